@@ -306,8 +306,59 @@ def consumers(c):
         ("window", lambda: D.range(10).window(3, 2)),
         ("concatenate", lambda: D.range(3).concatenate(D.range(4)).shard(2, 0)),
         ("shuffle", lambda: D.range(3).shuffle(2).repeat(4).prefetch(1).cache()),
+        ("endless_groups", lambda: D.range(3).repeat().group_by_window(lambda x: x % 2, lambda k, d: d.batch(2), 2)),
     ):
         c.traced(f"DatasetCardinality/{name}", lambda make=make: [({}, [make().cardinality()])])
+
+
+def through_graph(dataset, **options):
+    """A dataset that is written as a graph and made again of it."""
+    options = options or {"external_state_policy": 1}
+    text = tf.raw_ops.DatasetToGraphV2(input_dataset=dataset._variant_tensor, **options)
+    return tf.data.experimental.from_variant(tf.raw_ops.DatasetFromGraph(graph_def=text), dataset.element_spec)
+
+
+def graphs(c):
+    made = lambda name, make, **options: initialized(c, f"DatasetFromGraph/{name}", make, **options)
+    made("map", lambda: through_graph(D.range(7).map(lambda x: x * 2).shuffle(3, seed=3).batch(2)))
+    made("captures", lambda: through_graph(D.range(4).map(lambda x, k=tf.constant(3, tf.int64): x * k)))
+    made("cache", lambda: through_graph(D.range(3).cache().repeat(2)))
+    made("random", lambda: through_graph(D.range(3).map(lambda x: tf.random.uniform([], seed=1))), seed=1)
+    made("nested", lambda: through_graph(D.range(4).interleave(D.range, cycle_length=2).filter(lambda x: x < 2)))
+    made("strings", lambda: through_graph(D.from_tensor_slices([b"a", b"b"]).map(lambda x: x + b"!").prefetch(1)))
+    shared = lambda base: base.concatenate(base).concatenate(base)
+    made("used_twice", lambda: through_graph(shared(D.range(2).map(lambda x: x + 1))))
+    made("twice", lambda: through_graph(through_graph(D.range(3).map(lambda x: -x))))
+    made("options", lambda: through_graph(D.range(2).with_options(tf.data.Options())))
+    strict = {"external_state_policy": 2}
+    made("strict", lambda: through_graph(D.range(3).flat_map(D.range), **strict))
+    made("stateful", lambda: through_graph(D.range(3).map(lambda x: tf.random.uniform([])), **strict))
+    made("devices", lambda: through_graph(D.range(3).map(lambda x: x + 1), strip_device_assignment=True))
+
+    def refused():
+        options = tf.data.Options()
+        options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.FAIL
+        dataset = D.range(3).map(lambda x: tf.random.uniform([])).with_options(options)
+        return [({}, [tf.raw_ops.DatasetToGraphV2(input_dataset=dataset._variant_tensor)])]
+
+    c.traced("DatasetToGraphV2/refused_by_option", refused)
+    for name, text in (("nonsense", b"nonsense"), ("empty", b"")):
+        p = c.program(f"DatasetFromGraph/{name}")
+        p.const(np.array(text, object), name="text")
+        p.node("DatasetFromGraph", ["text"], name="d")
+        p.node("DatasetCardinality", ["d"], name="n")
+        p.step(fetch=["n"])
+
+
+def initialized(c, name, make, count=4, **options):
+    """The first elements of a dataset that only an iterator with an initializer may have."""
+
+    def build():
+        iterator = v1.data.make_initializable_iterator(make())
+        nxt = tf.nest.flatten(iterator.get_next())
+        return [({}, [], [iterator.initializer])] + [({}, nxt)] * count
+
+    c.traced(name, build, **options)
 
 
 def cases(c):
@@ -318,3 +369,4 @@ def cases(c):
     interleaves(c)
     orders(c)
     consumers(c)
+    graphs(c)

@@ -1,5 +1,7 @@
 """Input on the workers: datasets that every worker makes for itself, values of each worker, the end of the input."""
 
+import tempfile
+
 from coordinator import program
 from report import show, show_failure
 
@@ -9,6 +11,7 @@ import tensorflow as tf
 def orchestrate(layout, binary):
     program.orchestrate(run, layout, binary)
     program.orchestrate(every_worker, layout, binary, workers=2)
+    program.orchestrate(embeddings, layout, binary)
 
 
 def rows(first=0):
@@ -62,6 +65,12 @@ def run(cluster):
 
     show("structured", coordinator.fetch([coordinator.schedule(whole, (iterator,)) for _ in range(2)]))
 
+    # A dataset, not a function that makes one: the coordinator sends its graph.
+    iterator = iter(coordinator.create_per_worker_dataset(rows().map(lambda x: x + 0.5).shuffle(10, seed=3)))
+    values = [coordinator.schedule(whole, (iterator,)) for _ in range(3)]
+    show("of a dataset", [value.shape for value in coordinator.fetch(values)])
+    show("sum", float(sum(value.sum() for value in coordinator.fetch(values))))
+
     def fails():
         raise ValueError("while it is traced")
 
@@ -84,3 +93,45 @@ def every_worker(cluster):
         coordinator.schedule(step, (iterator,))
     coordinator.join()
     show("batches", int(tf.reduce_sum(seen)) // 2)
+
+
+def embeddings(cluster):
+    """Examples in records: parsed, shuffled, batched, and an embedding on the parameter servers that learns from them."""
+    strategy, coordinator = program.connect(cluster)
+    int64s = lambda values: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+    with tempfile.TemporaryDirectory() as folder:
+        for file in range(2):
+            with tf.io.TFRecordWriter(f"{folder}/examples-{file}") as writer:
+                for i in range(file, 40, 2):
+                    words = [i * 7 % 16, i * 5 % 16, i % 16][: 1 + i % 3]
+                    feature = {"words": int64s(words), "label": int64s([sum(words) % 2])}
+                    writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+        features = {"words": tf.io.RaggedFeature(tf.int64), "label": tf.io.FixedLenFeature([], tf.int64)}
+        with strategy.scope():
+            table = tf.Variable(tf.reshape(tf.cos(tf.range(64, dtype=tf.float32)), [16, 4]))
+            output = tf.Variable([0.5, -0.25, 0.125, 1.0])
+
+        def batches():
+            paths = [f"{folder}/examples-{file}" for file in range(2)]
+            records = tf.data.Dataset.from_tensor_slices(paths).interleave(tf.data.TFRecordDataset, cycle_length=2)
+            shuffled = records.shuffle(16, seed=5).repeat().batch(8)
+            return shuffled.map(lambda serialized: tf.io.parse_example(serialized, features)).prefetch(2)
+
+        @tf.function
+        def step(iterator):
+            batch = next(iterator)
+            words, labels = batch["words"], tf.cast(batch["label"], tf.float32)
+            with tf.GradientTape() as tape:
+                sums = tf.math.segment_sum(tf.gather(table, words.values), words.value_rowids())
+                logits = tf.linalg.matvec(sums, output)
+                loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits))
+            slices, dense = tape.gradient(loss, [table, output])
+            table.scatter_sub(tf.IndexedSlices(0.5 * slices.values, slices.indices))
+            output.assign_sub(0.5 * dense)
+            return loss
+
+        iterator = iter(coordinator.create_per_worker_dataset(batches))
+        losses = [coordinator.schedule(step, (iterator,)) for _ in range(12)]
+        coordinator.join()
+        program.show_close("losses", coordinator.fetch(losses))
+        program.show_close("table", [table.numpy()[:, 0]])

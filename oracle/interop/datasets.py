@@ -164,6 +164,161 @@ def checkpoints(target, folder):
         show("to the end", len(drain(sess, nxt)))
 
 
+def cached(target, folder):
+    """Elements in files: written by the first run, read by later ones, and by the other runtime."""
+    prefix = f"{folder}/cache/of"
+    os.makedirs(f"{folder}/cache")
+    source = lambda: D.range(5).map(lambda x: (x * 2, tf.strings.as_string(x)))
+    iterator = v1.data.make_initializable_iterator(source().cache(prefix))
+    nxt = iterator.get_next()
+    with session(target) as sess:
+        for run in ("first", "second"):
+            sess.run(iterator.initializer)
+            show(run, drain(sess, nxt))
+    show("files", sorted(os.path.basename(name) for name in os.listdir(f"{folder}/cache")))
+    reader = tf.train.load_checkpoint(prefix)
+    show("tensors", sorted(reader.get_variable_to_shape_map()))
+    show("one of them", reader.get_tensor("      3_1"))
+    show("read by stock", [tuple(element) for element in all_of("", source().cache(prefix))[:-1]])
+    stock = f"{folder}/cache/stock"
+    all_of("", source().cache(stock))
+    show("written by stock", all_of(target, source().map(lambda x, y: (x + 100, y)).cache(stock)))
+    partial = v1.data.make_initializable_iterator(D.range(5).cache(f"{folder}/cache/partial"))
+    part = partial.get_next()
+    with session(target) as sess:
+        sess.run(partial.initializer)
+        show("part", sess.run(part))
+        sess.run(partial.initializer)
+        show("locked or whole", len(drain(sess, part)) in (2, 4, 6))
+
+
+def saved(target, folder):
+    """Datasets that are saved by one runtime and loaded by the other."""
+    source = lambda: D.range(7).map(lambda x: {"n": x, "text": tf.strings.as_string(x), "row": tf.fill([2], x)})
+    spec = source().element_spec
+
+    def save_raw(to, path, compression="", shards=1):
+        with tf.Graph().as_default(), session(to) as sess:
+            shard = tf.function(lambda n, row, text: n % shards).get_concrete_function(
+                *[tf.TensorSpec(s.shape, s.dtype) for s in tf.nest.flatten(spec)]
+            )
+            shard.add_to_graph()
+            dataset = source()
+            write = tf.raw_ops.SaveDataset(
+                input_dataset=dataset._variant_tensor,
+                path=path,
+                shard_func_other_args=[],
+                shard_func=shard,
+                compression=compression,
+            )
+            sess.run(write)
+
+    def load(to, path, compression=""):
+        with tf.Graph().as_default():
+            reader = tf.function(lambda d: flattened(d, spec)).get_concrete_function(tf.TensorSpec([], tf.variant))
+            reader.add_to_graph()
+            flat = tf.nest.flatten(spec)
+            variant = tf.raw_ops.LoadDataset(
+                path=path,
+                reader_func_other_args=[],
+                output_types=[s.dtype for s in flat],
+                output_shapes=[s.shape for s in flat],
+                compression=compression,
+                reader_func=reader,
+            )
+            taken = all_of(to, dataset_ops._VariantDataset(variant, spec))
+        return [f"{e['n']} {e['text']} {list(e['row'])}" if isinstance(e, dict) else e for e in taken]
+
+    def flattened(shards, spec):
+        nested = dataset_ops._VariantDataset(shards, dataset_ops.DatasetSpec(spec))
+        return nested.flat_map(lambda d: d)._variant_tensor
+
+    for compression in ("", "GZIP", "SNAPPY"):
+        name = compression or "plain"
+        save_raw(target, f"{folder}/saved-{name}", compression)
+        show(f"loaded {name}", load(target, f"{folder}/saved-{name}", compression))
+        show(f"loaded {name} by stock", load("", f"{folder}/saved-{name}", compression))
+        save_raw("", f"{folder}/stock-{name}", compression)
+        show(f"saved {name} by stock", load(target, f"{folder}/stock-{name}", compression))
+    save_raw(target, f"{folder}/sharded", shards=3)
+    show("three shards", load(target, f"{folder}/sharded"))
+    show("three shards by stock", load("", f"{folder}/sharded"))
+    show("missing", load_failure(lambda: load(target, f"{folder}/nothing")))
+    for root, _, names in os.walk(f"{folder}/sharded"):
+        for name in names:
+            if name.endswith(".snapshot"):
+                with open(f"{root}/{name}", "r+b") as file:
+                    file.truncate(max(0, os.path.getsize(f"{root}/{name}") - 5))
+    show("truncated", load_failure(lambda: load(target, f"{folder}/sharded")))
+
+
+def load_failure(load):
+    try:
+        return [element for element in load() if not element[0].isdigit()]
+    except tf.errors.OpError as error:
+        return type(error).__name__
+
+
+def snapshots(target, folder):
+    """Snapshots: written by the first run, read by later ones."""
+    path = f"{folder}/snapshot"
+    random = lambda: D.range(4).map(lambda x: tf.cast(x, tf.float32) + 0.5)
+
+    def run(to, dataset):
+        with tf.Graph().as_default():
+            return all_of(to, dataset())
+
+    for compression in ("GZIP", None):
+        kept = lambda: random().snapshot(path, compression=compression)
+        show(f"first {compression}", run(target, kept))
+        show(f"second {compression}", run(target, kept))
+    shards = lambda: random().snapshot(f"{folder}/shards", shard_func=lambda x: tf.cast(x, tf.int64) % 2)
+    show("sharded", run(target, shards))
+    show("read again", sorted(map(str, run(target, shards))))
+
+
+def sharded(target, folder):
+    """Parts for several workers: whole files where the pipeline reads files."""
+    paths = [write_records(f"{folder}/p{i}", [b"%d-%d" % (i, j) for j in range(3)]) for i in range(4)]
+    policy = tf.data.experimental.AutoShardPolicy
+
+    def part(make, index, kind, workers=2):
+        with tf.Graph().as_default():
+            dataset = make()
+            variant = tf.raw_ops.AutoShardDataset(
+                input_dataset=dataset._variant_tensor,
+                num_workers=np.int64(workers),
+                index=np.int64(index),
+                auto_shard_policy=kind.value,
+                num_replicas=1,
+                output_types=[tf.string],
+                output_shapes=[[]],
+            )
+            divided = dataset_ops._VariantDataset(variant, tf.TensorSpec([], tf.string))
+            iterator = v1.data.make_initializable_iterator(divided)
+            nxt = iterator.get_next()
+            with session(target) as sess:
+                try:
+                    sess.run(iterator.initializer)
+                except tf.errors.OpError as error:
+                    return type(error).__name__
+                return drain(sess, nxt)
+
+    pipelines = {
+        "records": lambda: tf.data.TFRecordDataset(paths),
+        "mapped": lambda: tf.data.TFRecordDataset(paths).map(lambda r: r + b"!").prefetch(1),
+        "interleaved": lambda: D.from_tensor_slices(paths).interleave(tf.data.TFRecordDataset, cycle_length=2),
+        "shuffled": lambda: D.from_tensor_slices(paths).shuffle(4, seed=1).flat_map(tf.data.TFRecordDataset),
+        "joined": lambda: tf.data.TFRecordDataset(paths[:2]).concatenate(tf.data.TFRecordDataset(paths[2:])),
+        "numbers": lambda: D.range(5).map(tf.strings.as_string),
+    }
+    for name, make in pipelines.items():
+        others = (policy.FILE, policy.DATA, policy.OFF) if name in ("records", "numbers") else ()
+        for kind in (policy.AUTO, *others):
+            show(f"{name} {kind.name}", [part(make, index, kind) for index in range(2)])
+    show("more workers than files", part(pipelines["records"], 4, policy.FILE, 5))
+
+
 def feedable(target, folder):
     handle = v1.placeholder(tf.string, [])
     nxt = v1.data.Iterator.from_string_handle(handle, tf.int64, tf.TensorShape([])).get_next()
@@ -289,6 +444,50 @@ def training(target, folder):
         show("weights", [f"{weight:.4f}" for weight in sess.run(w)])
 
 
+def embeddings(target, folder):
+    """Examples in records: parsed, shuffled, batched, and a classifier with an embedding that learns from them."""
+    rng = np.random.default_rng(3)
+    int64s = lambda values: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+    floats = lambda values: tf.train.Feature(float_list=tf.train.FloatList(value=values))
+
+    def example():
+        words = rng.integers(0, 20, rng.integers(1, 5))
+        feature = {"words": int64s(words), "weight": floats([rng.random()]), "label": int64s([int(words.sum() % 2)])}
+        return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+    paths = [write_records(f"{folder}/e{i}", [example() for _ in range(24)], "GZIP") for i in range(3)]
+    features = {
+        "words": tf.io.RaggedFeature(tf.int64),
+        "weight": tf.io.FixedLenFeature([], tf.float32),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+    }
+    batches = (
+        D.from_tensor_slices(paths)
+        .shuffle(3, seed=8)
+        .interleave(lambda path: tf.data.TFRecordDataset(path, "GZIP"), cycle_length=2, num_parallel_calls=2)
+        .shuffle(20, seed=9)
+        .repeat(2)
+        .batch(8, drop_remainder=True)
+        .map(lambda records: tf.io.parse_example(records, features), num_parallel_calls=tf.data.AUTOTUNE)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+    batch = v1.data.make_one_shot_iterator(batches).get_next()
+    start = tf.constant(rng.normal(size=(20, 4)), tf.float32)
+    table = v1.get_variable("table", initializer=start, use_resource=True)
+    output = v1.get_variable("output", initializer=tf.constant([0.1, -0.2, 0.3, -0.4]), use_resource=True)
+    words = batch["words"]
+    sums = tf.math.segment_sum(tf.gather(table, words.values), words.value_rowids())
+    logits = tf.linalg.matvec(sums, output) * batch["weight"]
+    labels = tf.cast(batch["label"], tf.float32)
+    loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits))
+    train = v1.train.AdagradOptimizer(0.5).minimize(loss)
+    with session(target) as sess:
+        sess.run(v1.global_variables_initializer())
+        losses = [f"{result[0]:.4f}" for result in drain(sess, [loss, train], 18)[:-1]]
+        show("losses", losses)
+        show("table", [f"{value:.4f}" for value in sess.run(table)[:, 0]])
+
+
 PARTS = {
     "records": records,
     "lines": lines,
@@ -296,10 +495,15 @@ PARTS = {
     "to_records": to_records,
     "csv": csv,
     "checkpoints": checkpoints,
+    "cached": cached,
+    "saved": saved,
+    "snapshots": snapshots,
+    "sharded": sharded,
     "feedable": feedable,
     "shared": shared,
     "extended": extended,
     "waiting": waiting,
     "generator": generator,
     "training": training,
+    "embeddings": embeddings,
 }

@@ -8,6 +8,7 @@ pub mod bundle;
 pub mod crc;
 pub mod events;
 pub mod file;
+pub mod framed_snappy;
 pub mod image;
 pub mod jpeg;
 pub mod lines;

@@ -5,6 +5,7 @@
 
 use crate::crc;
 use crate::file::{self, SequentialReader};
+use crate::framed_snappy::{FramedReader, FramedWriter};
 use crate::path::resolve_path;
 use crate::spool::Destination;
 use bytes::Bytes;
@@ -27,15 +28,18 @@ pub enum Compression {
     Gzip,
     /// The zlib format.
     Zlib,
+    /// Blocks of snappy, each behind its length.
+    Snappy,
 }
 
 impl Compression {
-    /// The compression with stock's name for it: empty, `GZIP` or `ZLIB`.
+    /// The compression with stock's name for it: empty, `GZIP`, `ZLIB` or `SNAPPY`.
     pub fn from_name(name: &str) -> Result<Compression> {
         match name {
             "" => Ok(Compression::None),
             "GZIP" => Ok(Compression::Gzip),
             "ZLIB" => Ok(Compression::Zlib),
+            "SNAPPY" => Ok(Compression::Snappy),
             other => bail!(InvalidArgument, "Unsupported compression_type: {other}"),
         }
     }
@@ -64,6 +68,7 @@ impl RecordReader {
             Compression::None => Box::new(source),
             Compression::Gzip => Box::new(BufReader::new(MultiGzDecoder::new(source))),
             Compression::Zlib => Box::new(BufReader::new(ZlibDecoder::new(source))),
+            Compression::Snappy => Box::new(FramedReader::new(source)),
         };
         RecordReader { source, path: PathBuf::from("records"), position: 0, ended: false }
     }
@@ -155,6 +160,7 @@ enum Output {
     Plain(BufWriter<Destination>),
     Gzip(GzEncoder<BufWriter<Destination>>),
     Zlib(ZlibEncoder<BufWriter<Destination>>),
+    Snappy(FramedWriter<BufWriter<Destination>>),
 }
 
 impl Output {
@@ -163,6 +169,7 @@ impl Output {
             Output::Plain(writer) => writer,
             Output::Gzip(writer) => writer,
             Output::Zlib(writer) => writer,
+            Output::Snappy(writer) => writer,
         }
     }
 }
@@ -196,6 +203,7 @@ impl RecordWriter {
             Compression::None => Output::Plain(file),
             Compression::Gzip => Output::Gzip(GzEncoder::new(file, level)),
             Compression::Zlib => Output::Zlib(ZlibEncoder::new(file, level)),
+            Compression::Snappy => Output::Snappy(FramedWriter::new(file)),
         };
         RecordWriter { output, path }
     }
@@ -226,6 +234,7 @@ impl RecordWriter {
             Output::Plain(writer) => Ok(writer),
             Output::Gzip(writer) => writer.finish(),
             Output::Zlib(writer) => writer.finish(),
+            Output::Snappy(writer) => writer.finish(),
         };
         ended.and_then(|mut writer| writer.flush()).map_err(|error| file::status(&self.path, &error))
     }
@@ -265,7 +274,7 @@ mod tests {
 
     #[test]
     fn records_survive_a_round_trip() {
-        for compression in [Compression::None, Compression::Gzip, Compression::Zlib] {
+        for compression in [Compression::None, Compression::Gzip, Compression::Zlib, Compression::Snappy] {
             let (count, end) = read(written(compression), compression);
             assert_eq!((count, end), (RECORDS.len(), None));
         }
@@ -298,7 +307,7 @@ mod tests {
             let (_, end) = read(damaged, Compression::None);
             assert_eq!(end.unwrap().code(), Code::DataLoss);
         }
-        for compression in [Compression::Gzip, Compression::Zlib] {
+        for compression in [Compression::Gzip, Compression::Zlib, Compression::Snappy] {
             let bytes = written(compression);
             let (_, end) = read(bytes[..bytes.len() / 2].to_vec(), compression);
             assert_eq!(end.unwrap().code(), Code::DataLoss);

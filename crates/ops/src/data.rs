@@ -16,15 +16,23 @@
 //!
 //! [`CapturedFunction`]: ferroflow_core::kernel::CapturedFunction
 
+pub(crate) mod auto_shard;
 pub(crate) mod background;
 mod caller;
+pub(crate) mod compressed;
 mod context;
 mod dataset;
+pub(crate) mod file_cache;
 pub(crate) mod files;
+pub(crate) mod fingerprint;
+pub(crate) mod graph;
 pub(crate) mod iterator;
 pub(crate) mod memory;
+pub(crate) mod random_access;
 pub(crate) mod seeds;
+pub(crate) mod snapshot;
 pub(crate) mod stack;
+pub(crate) mod stats;
 
 pub(crate) use caller::{Caller, Function, PendingCall};
 pub(crate) use context::IteratorCx;

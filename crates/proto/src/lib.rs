@@ -25,6 +25,16 @@ pub mod tensorflow {
         }
     }
 
+    /// Package `tensorflow.data`: options and compressed elements of datasets.
+    pub mod data {
+        include!("generated/tensorflow.data.rs");
+
+        /// Package `tensorflow.data.experimental`: files of snapshots.
+        pub mod experimental {
+            include!("generated/tensorflow.data.experimental.rs");
+        }
+    }
+
     /// Package `tensorflow.distributed_runtime`: status payloads that travel in gRPC error details.
     pub mod distributed_runtime {
         include!("generated/tensorflow.distributed_runtime.rs");

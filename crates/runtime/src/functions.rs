@@ -83,6 +83,9 @@ impl Functions {
 /// The name of a gradient in the library that is made for it.
 const GRADIENT: &str = "__symbolic_gradient";
 
+/// The name of the function that a whole graph is made to.
+const GRAPH: &str = "__graph";
+
 /// A library with the gradient of one of its functions: a function of the arguments and of the results' gradients.
 fn with_gradient(
     registry: &Registry,
@@ -289,6 +292,18 @@ impl FunctionLibrary for PlanLibrary {
         library.get(&function.name).ok_or_else(|| not_defined(&function.name))?;
         let env = functions.env.detached(library);
         Ok(Arc::new(Captured { reference: function.clone(), env, options: functions.options.clone() }))
+    }
+
+    fn capture_graph(&self, graph: GraphDef, output: &str) -> Result<Arc<dyn CapturedFunction>> {
+        let functions = self.functions.upgrade().ok_or_else(|| gone(GRAPH))?;
+        let registry = &functions.env.registry;
+        let body = Graph::over(registry.clone());
+        body.import(&graph)?;
+        let results = vec![body.output(output)?];
+        let function = FunctionGraph { graph: body.clone(), args: Vec::new(), results }.define(GRAPH, &[])?;
+        let library = Library::default().with(&body.to_graph_def().library.unwrap_or_default(), registry)?;
+        let env = functions.env.detached(Arc::new(library));
+        Ok(Arc::new(Captured { reference: function, env, options: functions.options.clone() }))
     }
 
     fn instantiate_gradient(

@@ -2,7 +2,7 @@
 
 use crate::step::StepCx;
 use crate::{BoxFuture, DType, Result, Tensor, bail};
-use ferroflow_proto::tensorflow::{FunctionDefLibrary, NameAttrList};
+use ferroflow_proto::tensorflow::{FunctionDefLibrary, GraphDef, NameAttrList};
 use std::sync::Arc;
 
 /// A function that is ready to be called.
@@ -23,6 +23,13 @@ pub trait FunctionLibrary: Send + Sync {
     /// Finds a function for a value that outlives the plan, such as a dataset. What the function calls is taken from
     /// the library as it is now, whatever happens to the graph later.
     fn capture(&self, function: &NameAttrList) -> Result<Arc<dyn CapturedFunction>>;
+
+    /// Makes a function without arguments of a graph, which brings the functions that it calls. Its result is the
+    /// output of this name, as node inputs spell it.
+    fn capture_graph(&self, graph: GraphDef, output: &str) -> Result<Arc<dyn CapturedFunction>> {
+        let nodes = graph.node.len();
+        bail!(Unimplemented, "a graph of {nodes} nodes cannot be run for its output {output} here")
+    }
 
     /// The gradient of a function: it takes the function's arguments and the gradients of its results, whose types are
     /// `inputs`, and returns the gradients of the arguments, of which there are `arguments`.

@@ -2,6 +2,7 @@
 
 use super::Function;
 use super::seeds::SeedLog;
+use super::stats::Statistics;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::device::{Background, BackgroundTask, Device};
 use ferroflow_core::kernel::Callable;
@@ -24,6 +25,8 @@ pub(crate) struct IteratorCx {
     /// Instances by the address of the function they are of, which the iterator's dataset keeps alive.
     instances: Arc<Instances>,
     seeds: SeedLog,
+    /// The statistics that stages add to, if the pipeline names some.
+    statistics: Mutex<Option<Statistics>>,
 }
 
 /// The instances of captured functions that belong to an iterator, also after it was initialized again.
@@ -47,12 +50,23 @@ impl IteratorCx {
             resources: step.resources.clone(),
             cancellation: Cancellation::new(),
             instances: instances.clone(),
+            statistics: Mutex::default(),
         })
     }
 
     /// The device.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
+    }
+
+    /// The statistics that stages add to, if the pipeline names some.
+    pub(crate) fn statistics(&self) -> Option<Statistics> {
+        self.statistics.lock().expect("no panic while statistics are named").clone()
+    }
+
+    /// Names the statistics that stages add to.
+    pub(crate) fn set_statistics(&self, statistics: Statistics) {
+        *self.statistics.lock().expect("no panic while statistics are named") = Some(statistics);
     }
 
     /// The seeds that the iterator's sources draw.

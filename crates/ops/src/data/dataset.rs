@@ -4,7 +4,8 @@ use super::{Function, IteratorCx, Source};
 use ferroflow_core::kernel::{CapturedFunction, Init, Kernel, KernelCx};
 use ferroflow_core::variant::{Variant, VariantValue};
 use ferroflow_core::{DType, Element as Plain, PartialShape, Result, Shape, Tensor, bail, ensure};
-use ferroflow_proto::tensorflow::{VariantTensorDataProto, attr_value};
+use ferroflow_proto::tensorflow::{AttrValue, VariantTensorDataProto, attr_value};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,8 +23,9 @@ pub(crate) struct Dataset(Arc<Inner>);
 struct Inner {
     spec: Arc<Spec>,
     cardinality: i64,
-    /// The datasets among the inputs of the node that made it.
-    inputs: Vec<Dataset>,
+    /// The inputs of the node that made it, from which another such node makes it again; `None` for a dataset that a
+    /// source made.
+    arguments: Option<Vec<Tensor>>,
     options: Vec<u8>,
     open: Box<Open>,
 }
@@ -36,8 +38,10 @@ pub(crate) struct Spec {
     pub(crate) types: Vec<DType>,
     /// Shapes of the components, as far as they are known.
     pub(crate) shapes: Vec<PartialShape>,
-    /// Functions that the node captures, by attribute.
+    /// Functions that the node captures, by attribute; those of a list have the same one.
     functions: Vec<(String, Arc<dyn CapturedFunction>)>,
+    /// The attributes of the node, without hints.
+    attrs: BTreeMap<String, AttrValue>,
 }
 
 impl Spec {
@@ -63,21 +67,39 @@ impl Spec {
         );
         let mut functions = Vec::new();
         for (name, value) in init.attrs.map() {
-            if let Some(attr_value::Value::Func(function)) = &value.value {
+            let named = match &value.value {
+                Some(attr_value::Value::Func(function)) => std::slice::from_ref(&**function),
+                Some(attr_value::Value::List(list)) => list.func.as_slice(),
+                _ => &[],
+            };
+            for function in named {
                 functions.push((name.clone(), init.library.capture(function)?));
             }
         }
-        Ok(Spec { op: init.op.to_owned(), types, shapes, functions })
+        let attrs = init.attrs.map().iter().filter(|(name, _)| !name.starts_with('_'));
+        let attrs = attrs.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Ok(Spec { op: init.op.to_owned(), types, shapes, functions, attrs })
     }
 
     /// The specification of a dataset that a source makes, not a node.
     pub(crate) fn internal(op: &str, types: Vec<DType>, shapes: Vec<PartialShape>) -> Spec {
-        Spec { op: op.to_owned(), types, shapes, functions: Vec::new() }
+        Spec { op: op.to_owned(), types, shapes, functions: Vec::new(), attrs: BTreeMap::new() }
     }
 
     /// A function of the node, with the inputs that it captures.
     pub(crate) fn function(&self, cx: &KernelCx<'_>, attr: &str, captured: Range<usize>) -> Result<Function> {
-        let Some((_, function)) = self.functions.iter().find(|(name, _)| name == attr) else {
+        self.function_at(cx, attr, 0, captured)
+    }
+
+    /// A function of a list of the node, with the inputs that it captures.
+    pub(crate) fn function_at(
+        &self,
+        cx: &KernelCx<'_>,
+        attr: &str,
+        place: usize,
+        captured: Range<usize>,
+    ) -> Result<Function> {
+        let Some((_, function)) = self.functions.iter().filter(|(name, _)| name == attr).nth(place) else {
             bail!(Internal, "{} has no function {attr}", self.op)
         };
         let captured: Result<Vec<Tensor>> = captured.map(|input| cx.input(input).cloned()).collect();
@@ -100,11 +122,10 @@ pub(crate) fn kernel_of(
 ) -> Result<Kernel> {
     let spec = Arc::new(spec);
     Kernel::sync(move |cx| {
-        let inputs = (0..cx.num_inputs()).filter_map(|input| Dataset::input(cx, input).ok()).collect();
-        let mut dataset = make(cx, &spec)?;
-        if let Some(inner) = Arc::get_mut(&mut dataset.0) {
-            inner.inputs = inputs;
-        }
+        let arguments: Result<Vec<Tensor>> =
+            (0..cx.num_inputs()).map(|input| cx.input(input).cloned()).collect();
+        let arguments = arguments?;
+        let dataset = make(cx, &spec)?.with_arguments(arguments);
         Ok(dataset.into_tensor().into())
     })
 }
@@ -119,10 +140,18 @@ impl Dataset {
         Dataset(Arc::new(Inner {
             spec: spec.clone(),
             cardinality,
-            inputs: Vec::new(),
+            arguments: None,
             options: Vec::new(),
             open: Box::new(open),
         }))
+    }
+
+    /// The dataset as one that a node with these inputs made.
+    pub(crate) fn with_arguments(mut self, arguments: Vec<Tensor>) -> Dataset {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.arguments = Some(arguments);
+        }
+        self
     }
 
     /// The same pipeline with options, encoded as stock's `Options` message.
@@ -131,7 +160,7 @@ impl Dataset {
         Dataset(Arc::new(Inner {
             spec: spec.clone(),
             cardinality,
-            inputs: Vec::new(),
+            arguments: None,
             options,
             open: Box::new(move |cx| input.open(cx)),
         }))
@@ -181,14 +210,45 @@ impl Dataset {
         &self.0.spec.shapes
     }
 
-    /// The options that this dataset sets, encoded.
-    pub(crate) fn own_options(&self) -> &[u8] {
-        &self.0.options
+    /// The options of this dataset and of those that it is made of, encoded one after the other: later fields override
+    /// earlier ones, and those of the dataset itself come last.
+    pub(crate) fn options(&self) -> Vec<u8> {
+        let (mut open, mut levels) = (vec![self.clone()], Vec::new());
+        while let Some(dataset) = open.pop() {
+            open.extend(dataset.inputs());
+            levels.push(dataset);
+        }
+        levels.iter().rev().flat_map(|dataset| dataset.0.options.iter().copied()).collect()
     }
 
     /// The datasets that this one is made of.
-    pub(crate) fn inputs(&self) -> &[Dataset] {
-        &self.0.inputs
+    pub(crate) fn inputs(&self) -> impl DoubleEndedIterator<Item = Dataset> {
+        self.0.arguments.iter().flatten().filter_map(|argument| Dataset::from_tensor(argument).ok())
+    }
+
+    /// The inputs of the node that made it; `None` for a dataset that a source made.
+    pub(crate) fn arguments(&self) -> Option<&[Tensor]> {
+        self.0.arguments.as_deref()
+    }
+
+    /// The op that makes it.
+    pub(crate) fn op(&self) -> &str {
+        &self.0.spec.op
+    }
+
+    /// The attributes of its node.
+    pub(crate) fn attrs(&self) -> &BTreeMap<String, AttrValue> {
+        &self.0.spec.attrs
+    }
+
+    /// The functions that it calls.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = &Arc<dyn CapturedFunction>> {
+        self.0.spec.functions.iter().map(|(_, function)| function)
+    }
+
+    /// The identity of the dataset.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).cast::<()>() as usize
     }
 }
 

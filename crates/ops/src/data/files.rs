@@ -2,8 +2,9 @@
 
 use super::{END, Element, Next, Source, SourceCx};
 use ferroflow_core::kernel::{KernelCx, Str};
-use ferroflow_core::{Result, Tensor, bail, ensure};
+use ferroflow_core::{Result, Status, Tensor, bail, ensure};
 use ferroflow_io::file::SequentialReader;
+use ferroflow_io::framed_snappy::FramedReader;
 use ferroflow_io::record::Compression;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use std::io::{BufRead, BufReader};
@@ -67,6 +68,7 @@ pub(crate) fn open(name: &str, compression: Compression, buffer: usize) -> Resul
         Compression::None => Box::new(file),
         Compression::Gzip => Box::new(BufReader::new(MultiGzDecoder::new(file))),
         Compression::Zlib => Box::new(BufReader::new(ZlibDecoder::new(file))),
+        Compression::Snappy => Box::new(BufReader::new(FramedReader::new(file))),
     })
 }
 
@@ -121,11 +123,13 @@ impl Source for Files {
                     Ok(record) => record.is_some(),
                     Err(_) => current.goes_on_after_errors(),
                 };
+                let file = self.next;
                 if !goes_on {
                     self.current = None;
                     self.next += 1;
                 }
-                if let Some(record) = record? {
+                let record = record.map_err(|error| located(error, &self.names[file]))?;
+                if let Some(record) = record {
                     return Poll::Ready(Ok(Some(record)));
                 }
                 ready!(cx.tick());
@@ -134,6 +138,11 @@ impl Source for Files {
             self.current = Some((self.open)(self.next, name)?);
         }
     }
+}
+
+/// An error of a file, with the file's name unless it says it already.
+fn located(error: Status, name: &str) -> Status {
+    error.map_message(|text| if text.contains(name) { text } else { format!("{text}, in {name}") })
 }
 
 /// An element of one string.

@@ -1,7 +1,7 @@
 //! Iterators: resources that run a dataset.
 
 use super::context::Instances;
-use super::seeds::SeedLog;
+use super::seeds::{DrawnSeeds, SeedLog};
 use super::{Dataset, Element, IteratorCx, Source, SourceCx};
 use ferroflow_core::resource::Resource;
 use ferroflow_core::step::StepCx;
@@ -52,7 +52,7 @@ impl Running {
 /// A place in the elements of a dataset: how many were taken, and the seeds of its order.
 pub(crate) struct Position {
     pub(crate) taken: u64,
-    pub(crate) seeds: Vec<(usize, i64, i64)>,
+    pub(crate) seeds: Vec<DrawnSeeds>,
 }
 
 /// Runs a dataset once, from a kernel.
@@ -65,6 +65,11 @@ impl OneRun {
     pub(crate) fn new(dataset: &Dataset, step: &StepCx) -> Result<OneRun> {
         let cx = IteratorCx::new(step, &Arc::default());
         Ok(OneRun { source: dataset.open(&cx)?, cx })
+    }
+
+    /// The context of a run without a source.
+    pub(crate) fn context(step: &StepCx) -> Arc<IteratorCx> {
+        IteratorCx::new(step, &Arc::default())
     }
 
     /// The next element; `None` at the end.

@@ -22,7 +22,37 @@ pub(crate) enum SeedGenerator {
     /// Every run has the same.
     Fixed(i64, i64),
     /// Every run has the next two words of a stream.
-    Random(Mutex<Words>),
+    Random(Mutex<SeedStream>),
+}
+
+/// A stream of seeds.
+pub(crate) struct SeedStream {
+    seeds: (i64, i64),
+    words: Words,
+    /// The number of runs that have been given seeds.
+    drawn: u64,
+}
+
+impl SeedStream {
+    fn new(seeds: (i64, i64)) -> SeedStream {
+        SeedStream { seeds, words: words(seeds), drawn: 0 }
+    }
+
+    fn draw(&mut self) -> (i64, i64) {
+        self.drawn += 1;
+        (self.words.next() as i64, self.words.next() as i64)
+    }
+}
+
+/// The seeds that an iterator was given.
+#[derive(Clone, Copy)]
+pub(crate) struct DrawnSeeds {
+    /// The number of their generator, in the order of first use.
+    pub(crate) generator: usize,
+    pub(crate) seed: i64,
+    pub(crate) seed2: i64,
+    /// The number of runs that the generator had given seeds to, with this one.
+    pub(crate) drawn: u64,
 }
 
 impl SeedGenerator {
@@ -30,7 +60,7 @@ impl SeedGenerator {
     pub(crate) fn new(seed: i64, seed2: i64, reshuffles: bool) -> SeedGenerator {
         let (seed, seed2) = seeds(seed, seed2);
         if reshuffles {
-            SeedGenerator::Random(Mutex::new(words((seed, seed2))))
+            SeedGenerator::Random(Mutex::new(SeedStream::new((seed, seed2))))
         } else {
             SeedGenerator::Fixed(seed, seed2)
         }
@@ -38,15 +68,29 @@ impl SeedGenerator {
 
     /// The seeds of the next run, for an iterator that can be restored: the same ones as before then.
     pub(crate) fn next(self: &Arc<Self>, cx: &IteratorCx) -> (i64, i64) {
-        cx.seeds().next(Arc::as_ptr(self) as usize, || self.draw())
+        cx.seeds().next(self)
     }
 
-    fn draw(&self) -> (i64, i64) {
+    fn draw(&self) -> (i64, i64, u64) {
         match self {
-            SeedGenerator::Fixed(seed, seed2) => (*seed, *seed2),
-            SeedGenerator::Random(words) => {
-                let mut words = words.lock().expect("no panic while seeds are drawn");
-                (words.next() as i64, words.next() as i64)
+            SeedGenerator::Fixed(seed, seed2) => (*seed, *seed2, 0),
+            SeedGenerator::Random(stream) => {
+                let mut stream = stream.lock().expect("no panic while seeds are drawn");
+                let (seed, seed2) = stream.draw();
+                (seed, seed2, stream.drawn)
+            }
+        }
+    }
+
+    /// Goes back, or on, to where this many runs have been given seeds.
+    fn rewind(&self, drawn: u64) {
+        if let SeedGenerator::Random(stream) = self {
+            let mut stream = stream.lock().expect("no panic while seeds are drawn");
+            if stream.drawn > drawn {
+                *stream = SeedStream::new(stream.seeds);
+            }
+            while stream.drawn < drawn {
+                stream.draw();
             }
         }
     }
@@ -66,34 +110,44 @@ pub(crate) struct SeedLog(Mutex<Log>);
 struct Log {
     /// Generators in the order of their first use.
     generators: Vec<usize>,
-    drawn: Vec<(usize, i64, i64)>,
+    drawn: Vec<DrawnSeeds>,
     /// Seeds of an earlier run that are still to be used.
-    replayed: VecDeque<(usize, i64, i64)>,
+    replayed: VecDeque<DrawnSeeds>,
 }
 
 impl SeedLog {
     /// A log that first gives the seeds of an earlier run.
-    pub(crate) fn replaying(drawn: Vec<(usize, i64, i64)>) -> SeedLog {
+    pub(crate) fn replaying(drawn: Vec<DrawnSeeds>) -> SeedLog {
         SeedLog(Mutex::new(Log { replayed: drawn.into(), ..Log::default() }))
     }
 
-    /// The seeds that were drawn, with the number of their generator.
-    pub(crate) fn drawn(&self) -> Vec<(usize, i64, i64)> {
+    /// The seeds that were drawn.
+    pub(crate) fn drawn(&self) -> Vec<DrawnSeeds> {
         self.lock().drawn.clone()
     }
 
-    fn next(&self, address: usize, draw: impl FnOnce() -> (i64, i64)) -> (i64, i64) {
+    fn next(&self, source: &Arc<SeedGenerator>) -> (i64, i64) {
+        let address = Arc::as_ptr(source) as usize;
         let mut log = self.lock();
         let known = log.generators.iter().position(|generator| *generator == address);
         let generator = known.unwrap_or_else(|| {
             log.generators.push(address);
             log.generators.len() - 1
         });
-        let replayed = log.replayed.iter().position(|(of, ..)| *of == generator);
-        let replayed = replayed.and_then(|at| log.replayed.remove(at));
-        let (seed, seed2) = replayed.map_or_else(draw, |(_, seed, seed2)| (seed, seed2));
-        log.drawn.push((generator, seed, seed2));
-        (seed, seed2)
+        let replayed = log.replayed.iter().position(|seeds| seeds.generator == generator);
+        let seeds = match replayed.and_then(|at| log.replayed.remove(at)) {
+            Some(replayed) => {
+                // What is drawn later is what the earlier run would have drawn.
+                source.rewind(replayed.drawn);
+                replayed
+            }
+            None => {
+                let (seed, seed2, drawn) = source.draw();
+                DrawnSeeds { generator, seed, seed2, drawn }
+            }
+        };
+        log.drawn.push(seeds);
+        (seeds.seed, seeds.seed2)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Log> {

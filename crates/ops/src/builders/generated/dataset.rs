@@ -1044,6 +1044,86 @@ pub fn cache_dataset_v2(
     CacheDatasetV2::new(output_types, output_shapes).build(scope, input_dataset, filename, cache)
 }
 
+/// `ChooseFastestBranchDataset(input_dataset: variant, ratio_numerator: int64, ratio_denominator: int64, other_arguments: Targuments) -> (handle: variant)`
+///
+/// Attributes:
+/// - `Targuments: list(type) >= 0`
+/// - `num_elements_per_branch: int >= 1`
+/// - `branches: list(func) >= 1`
+/// - `other_arguments_lengths: list(int) >= 1`
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct ChooseFastestBranchDataset(Settings);
+
+impl ChooseFastestBranchDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        num_elements_per_branch: i64,
+        branches: impl ToAttr,
+        other_arguments_lengths: impl ToAttr,
+        output_types: impl ToAttr,
+        output_shapes: impl ToAttr,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("num_elements_per_branch", num_elements_per_branch);
+        settings.set("branches", branches);
+        settings.set("other_arguments_lengths", other_arguments_lengths);
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        ChooseFastestBranchDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        ratio_numerator: impl Into<Input>,
+        ratio_denominator: impl Into<Input>,
+        other_arguments: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "ChooseFastestBranchDataset")
+            .input(input_dataset)
+            .input(ratio_numerator)
+            .input(ratio_denominator)
+            .inputs(other_arguments)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`ChooseFastestBranchDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn choose_fastest_branch_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    ratio_numerator: impl Into<Input>,
+    ratio_denominator: impl Into<Input>,
+    other_arguments: impl IntoIterator<Item: Into<Input>>,
+    num_elements_per_branch: i64,
+    branches: impl ToAttr,
+    other_arguments_lengths: impl ToAttr,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    ChooseFastestBranchDataset::new(
+        num_elements_per_branch,
+        branches,
+        other_arguments_lengths,
+        output_types,
+        output_shapes,
+    )
+    .build(scope, input_dataset, ratio_numerator, ratio_denominator, other_arguments)
+}
+
 /// `ChooseFastestDataset(input_datasets: N * variant) -> (handle: variant)`
 ///
 /// Attributes:
@@ -1090,6 +1170,67 @@ pub fn choose_fastest_dataset(
     output_shapes: impl ToAttr,
 ) -> Result<Output> {
     ChooseFastestDataset::new(num_experiments, output_types, output_shapes).build(scope, input_datasets)
+}
+
+/// `CompressElement(components: input_types) -> (compressed: variant)`
+///
+/// Attributes:
+/// - `input_types: list(type) >= 1`
+#[derive(Clone, Debug, Default)]
+pub struct CompressElement(Settings);
+
+impl CompressElement {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        CompressElement(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, components: impl IntoIterator<Item: Into<Input>>) -> Result<Output> {
+        self.0.node(scope, "CompressElement").inputs(components).build()?.output_arg(0)
+    }
+}
+
+/// [`CompressElement`] with every optional attribute at its default.
+#[track_caller]
+pub fn compress_element(scope: &Scope, components: impl IntoIterator<Item: Into<Input>>) -> Result<Output> {
+    CompressElement::new().build(scope, components)
+}
+
+/// `ComputeBatchSize(input_dataset: variant) -> (batch_size: int64)`
+#[derive(Clone, Debug, Default)]
+pub struct ComputeBatchSize(Settings);
+
+impl ComputeBatchSize {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        ComputeBatchSize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input_dataset: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "ComputeBatchSize").input(input_dataset).build()?.output_arg(0)
+    }
+}
+
+/// [`ComputeBatchSize`] with every optional attribute at its default.
+#[track_caller]
+pub fn compute_batch_size(scope: &Scope, input_dataset: impl Into<Input>) -> Result<Output> {
+    ComputeBatchSize::new().build(scope, input_dataset)
 }
 
 /// `ConcatenateDataset(input_dataset: variant, another_dataset: variant) -> (handle: variant)`
@@ -1186,6 +1327,161 @@ impl DatasetCardinality {
 #[track_caller]
 pub fn dataset_cardinality(scope: &Scope, input_dataset: impl Into<Input>) -> Result<Output> {
     DatasetCardinality::new().build(scope, input_dataset)
+}
+
+/// `DatasetFingerprint(input_dataset: variant) -> (fingerprint: uint64)`
+#[derive(Clone, Debug, Default)]
+pub struct DatasetFingerprint(Settings);
+
+impl DatasetFingerprint {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DatasetFingerprint(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input_dataset: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DatasetFingerprint").input(input_dataset).build()?.output_arg(0)
+    }
+}
+
+/// [`DatasetFingerprint`] with every optional attribute at its default.
+#[track_caller]
+pub fn dataset_fingerprint(scope: &Scope, input_dataset: impl Into<Input>) -> Result<Output> {
+    DatasetFingerprint::new().build(scope, input_dataset)
+}
+
+/// `DatasetFromGraph(graph_def: string) -> (handle: variant)`
+#[derive(Clone, Debug, Default)]
+pub struct DatasetFromGraph(Settings);
+
+impl DatasetFromGraph {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DatasetFromGraph(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, graph_def: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DatasetFromGraph").input(graph_def).build()?.output_arg(0)
+    }
+}
+
+/// [`DatasetFromGraph`] with every optional attribute at its default.
+#[track_caller]
+pub fn dataset_from_graph(scope: &Scope, graph_def: impl Into<Input>) -> Result<Output> {
+    DatasetFromGraph::new().build(scope, graph_def)
+}
+
+/// `DatasetToGraph(input_dataset: variant) -> (graph: string)`
+///
+/// Attributes:
+/// - `stateful_whitelist: list(string) >= 0 = []`
+/// - `allow_stateful: bool = false`
+/// - `strip_device_assignment: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct DatasetToGraph(Settings);
+
+impl DatasetToGraph {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DatasetToGraph(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `stateful_whitelist: list(string) >= 0 = []`.
+    #[must_use]
+    pub fn stateful_whitelist(mut self, value: impl ToAttr) -> Self {
+        self.0.set("stateful_whitelist", value);
+        self
+    }
+    /// Sets `allow_stateful: bool = false`.
+    #[must_use]
+    pub fn allow_stateful(mut self, value: bool) -> Self {
+        self.0.set("allow_stateful", value);
+        self
+    }
+    /// Sets `strip_device_assignment: bool = false`.
+    #[must_use]
+    pub fn strip_device_assignment(mut self, value: bool) -> Self {
+        self.0.set("strip_device_assignment", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input_dataset: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DatasetToGraph").input(input_dataset).build()?.output_arg(0)
+    }
+}
+
+/// [`DatasetToGraph`] with every optional attribute at its default.
+#[track_caller]
+pub fn dataset_to_graph(scope: &Scope, input_dataset: impl Into<Input>) -> Result<Output> {
+    DatasetToGraph::new().build(scope, input_dataset)
+}
+
+/// `DatasetToGraphV2(input_dataset: variant) -> (graph: string)`
+///
+/// Attributes:
+/// - `external_state_policy: int = 0`
+/// - `strip_device_assignment: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct DatasetToGraphV2(Settings);
+
+impl DatasetToGraphV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DatasetToGraphV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `external_state_policy: int = 0`.
+    #[must_use]
+    pub fn external_state_policy(mut self, value: i64) -> Self {
+        self.0.set("external_state_policy", value);
+        self
+    }
+    /// Sets `strip_device_assignment: bool = false`.
+    #[must_use]
+    pub fn strip_device_assignment(mut self, value: bool) -> Self {
+        self.0.set("strip_device_assignment", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input_dataset: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DatasetToGraphV2").input(input_dataset).build()?.output_arg(0)
+    }
+}
+
+/// [`DatasetToGraphV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn dataset_to_graph_v2(scope: &Scope, input_dataset: impl Into<Input>) -> Result<Output> {
+    DatasetToGraphV2::new().build(scope, input_dataset)
 }
 
 /// `DatasetToSingleElement(dataset: variant) -> (components: output_types)`
@@ -1480,6 +1776,65 @@ pub fn delete_seed_generator(
     DeleteSeedGenerator::new().build(scope, handle, deleter)
 }
 
+/// `DenseToSparseBatchDataset(input_dataset: variant, batch_size: int64, row_shape: int64) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct DenseToSparseBatchDataset(Settings);
+
+impl DenseToSparseBatchDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        DenseToSparseBatchDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        batch_size: impl Into<Input>,
+        row_shape: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "DenseToSparseBatchDataset")
+            .input(input_dataset)
+            .input(batch_size)
+            .input(row_shape)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`DenseToSparseBatchDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn dense_to_sparse_batch_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    batch_size: impl Into<Input>,
+    row_shape: impl Into<Input>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    DenseToSparseBatchDataset::new(output_types, output_shapes).build(
+        scope,
+        input_dataset,
+        batch_size,
+        row_shape,
+    )
+}
+
 /// `DeserializeIterator(resource_handle: resource, serialized: variant) -> ()`
 #[derive(Clone, Debug, Default)]
 pub struct DeserializeIterator(Settings);
@@ -1579,6 +1934,35 @@ pub fn directed_interleave_dataset(
         selector_input_dataset,
         data_input_datasets,
     )
+}
+
+/// `DummyIterationCounter() -> (handle: resource)`
+#[derive(Clone, Debug, Default)]
+pub struct DummyIterationCounter(Settings);
+
+impl DummyIterationCounter {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DummyIterationCounter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "DummyIterationCounter").build()?.output_arg(0)
+    }
+}
+
+/// [`DummyIterationCounter`] with every optional attribute at its default.
+#[track_caller]
+pub fn dummy_iteration_counter(scope: &Scope) -> Result<Output> {
+    DummyIterationCounter::new().build(scope)
 }
 
 /// `DummyMemoryCache() -> (handle: resource)`
@@ -1984,6 +2368,65 @@ pub fn experimental_dataset_to_tf_record(
     compression_type: impl Into<Input>,
 ) -> Result<Operation> {
     ExperimentalDatasetToTFRecord::new().build(scope, input_dataset, filename, compression_type)
+}
+
+/// `ExperimentalDenseToSparseBatchDataset(input_dataset: variant, batch_size: int64, row_shape: int64) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct ExperimentalDenseToSparseBatchDataset(Settings);
+
+impl ExperimentalDenseToSparseBatchDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        ExperimentalDenseToSparseBatchDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        batch_size: impl Into<Input>,
+        row_shape: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "ExperimentalDenseToSparseBatchDataset")
+            .input(input_dataset)
+            .input(batch_size)
+            .input(row_shape)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`ExperimentalDenseToSparseBatchDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn experimental_dense_to_sparse_batch_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    batch_size: impl Into<Input>,
+    row_shape: impl Into<Input>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    ExperimentalDenseToSparseBatchDataset::new(output_types, output_shapes).build(
+        scope,
+        input_dataset,
+        batch_size,
+        row_shape,
+    )
 }
 
 /// `ExperimentalDirectedInterleaveDataset(selector_input_dataset: variant, data_input_datasets: N * variant) -> (handle: variant)`
@@ -2636,6 +3079,95 @@ pub fn experimental_parallel_interleave_dataset(
     )
 }
 
+/// `ExperimentalParseExampleDataset(input_dataset: variant, num_parallel_calls: int64, dense_defaults: Tdense) -> (handle: variant)`
+///
+/// Attributes:
+/// - `sparse_keys: list(string) >= 0`
+/// - `dense_keys: list(string) >= 0`
+/// - `sparse_types: list{float, int64, string} >= 0`
+/// - `Tdense: list{float, int64, string} >= 0`
+/// - `dense_shapes: list(shape) >= 0`
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `sloppy: bool = false`
+#[derive(Clone, Debug)]
+pub struct ExperimentalParseExampleDataset(Settings);
+
+impl ExperimentalParseExampleDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        sparse_keys: impl ToAttr,
+        dense_keys: impl ToAttr,
+        sparse_types: impl ToAttr,
+        dense_shapes: impl ToAttr,
+        output_types: impl ToAttr,
+        output_shapes: impl ToAttr,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("sparse_keys", sparse_keys);
+        settings.set("dense_keys", dense_keys);
+        settings.set("sparse_types", sparse_types);
+        settings.set("dense_shapes", dense_shapes);
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        ExperimentalParseExampleDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `sloppy: bool = false`.
+    #[must_use]
+    pub fn sloppy(mut self, value: bool) -> Self {
+        self.0.set("sloppy", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        num_parallel_calls: impl Into<Input>,
+        dense_defaults: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "ExperimentalParseExampleDataset")
+            .input(input_dataset)
+            .input(num_parallel_calls)
+            .inputs(dense_defaults)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`ExperimentalParseExampleDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn experimental_parse_example_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    num_parallel_calls: impl Into<Input>,
+    dense_defaults: impl IntoIterator<Item: Into<Input>>,
+    sparse_keys: impl ToAttr,
+    dense_keys: impl ToAttr,
+    sparse_types: impl ToAttr,
+    dense_shapes: impl ToAttr,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    ExperimentalParseExampleDataset::new(
+        sparse_keys,
+        dense_keys,
+        sparse_types,
+        dense_shapes,
+        output_types,
+        output_shapes,
+    )
+    .build(scope, input_dataset, num_parallel_calls, dense_defaults)
+}
+
 /// `ExperimentalPrivateThreadPoolDataset(input_dataset: variant, num_threads: int64) -> (handle: variant)`
 ///
 /// Attributes:
@@ -2924,6 +3456,57 @@ pub fn experimental_set_stats_aggregator_dataset(
     )
 }
 
+/// `ExperimentalSleepDataset(input_dataset: variant, sleep_microseconds: int64) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct ExperimentalSleepDataset(Settings);
+
+impl ExperimentalSleepDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        ExperimentalSleepDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        sleep_microseconds: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "ExperimentalSleepDataset")
+            .input(input_dataset)
+            .input(sleep_microseconds)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`ExperimentalSleepDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn experimental_sleep_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    sleep_microseconds: impl Into<Input>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    ExperimentalSleepDataset::new(output_types, output_shapes).build(scope, input_dataset, sleep_microseconds)
+}
+
 /// `ExperimentalSlidingWindowDataset(input_dataset: variant, window_size: int64, window_shift: int64, window_stride: int64) -> (handle: variant)`
 ///
 /// Attributes:
@@ -3030,6 +3613,35 @@ impl ExperimentalStatsAggregatorHandle {
 #[track_caller]
 pub fn experimental_stats_aggregator_handle(scope: &Scope) -> Result<Output> {
     ExperimentalStatsAggregatorHandle::new().build(scope)
+}
+
+/// `ExperimentalStatsAggregatorSummary(iterator: resource) -> (summary: string)`
+#[derive(Clone, Debug, Default)]
+pub struct ExperimentalStatsAggregatorSummary(Settings);
+
+impl ExperimentalStatsAggregatorSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        ExperimentalStatsAggregatorSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, iterator: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "ExperimentalStatsAggregatorSummary").input(iterator).build()?.output_arg(0)
+    }
+}
+
+/// [`ExperimentalStatsAggregatorSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn experimental_stats_aggregator_summary(scope: &Scope, iterator: impl Into<Input>) -> Result<Output> {
+    ExperimentalStatsAggregatorSummary::new().build(scope, iterator)
 }
 
 /// `ExperimentalTakeWhileDataset(input_dataset: variant, other_arguments: Targuments) -> (handle: variant)`
@@ -3677,6 +4289,52 @@ pub fn generator_dataset(
     )
 }
 
+/// `GetElementAtIndex(dataset: variant, index: int64) -> (components: output_types)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct GetElementAtIndex(Settings);
+
+impl GetElementAtIndex {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        GetElementAtIndex(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        dataset: impl Into<Input>,
+        index: impl Into<Input>,
+    ) -> Result<Vec<Output>> {
+        self.0.node(scope, "GetElementAtIndex").input(dataset).input(index).build()?.output_list(0)
+    }
+}
+
+/// [`GetElementAtIndex`] with every optional attribute at its default.
+#[track_caller]
+pub fn get_element_at_index(
+    scope: &Scope,
+    dataset: impl Into<Input>,
+    index: impl Into<Input>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Vec<Output>> {
+    GetElementAtIndex::new(output_types, output_shapes).build(scope, dataset, index)
+}
+
 /// `GetOptions(input_dataset: variant) -> (serialized_options: string)`
 #[derive(Clone, Debug, Default)]
 pub struct GetOptions(Settings);
@@ -3704,6 +4362,83 @@ impl GetOptions {
 #[track_caller]
 pub fn get_options(scope: &Scope, input_dataset: impl Into<Input>) -> Result<Output> {
     GetOptions::new().build(scope, input_dataset)
+}
+
+/// `GlobalShuffleDataset(input_dataset: variant, seed: int64, seed2: int64, seed_generator: resource) -> (handle: variant)`
+///
+/// Attributes:
+/// - `reshuffle_each_iteration: bool = true`
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `metadata: string = ''`
+#[derive(Clone, Debug)]
+pub struct GlobalShuffleDataset(Settings);
+
+impl GlobalShuffleDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        GlobalShuffleDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `reshuffle_each_iteration: bool = true`.
+    #[must_use]
+    pub fn reshuffle_each_iteration(mut self, value: bool) -> Self {
+        self.0.set("reshuffle_each_iteration", value);
+        self
+    }
+    /// Sets `metadata: string = ''`.
+    #[must_use]
+    pub fn metadata(mut self, value: &str) -> Self {
+        self.0.set("metadata", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        seed: impl Into<Input>,
+        seed2: impl Into<Input>,
+        seed_generator: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "GlobalShuffleDataset")
+            .input(input_dataset)
+            .input(seed)
+            .input(seed2)
+            .input(seed_generator)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`GlobalShuffleDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn global_shuffle_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    seed: impl Into<Input>,
+    seed2: impl Into<Input>,
+    seed_generator: impl Into<Input>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    GlobalShuffleDataset::new(output_types, output_shapes).build(
+        scope,
+        input_dataset,
+        seed,
+        seed2,
+        seed_generator,
+    )
 }
 
 /// `GroupByReducerDataset(input_dataset: variant, key_func_other_arguments: Tkey_func_other_arguments, init_func_other_arguments: Tinit_func_other_arguments, reduce_func_other_arguments: Treduce_func_other_arguments, finalize_func_other_arguments: Tfinalize_func_other_arguments) -> (handle: variant)`
@@ -3930,6 +4665,89 @@ pub fn ignore_errors_dataset(
     output_shapes: impl ToAttr,
 ) -> Result<Output> {
     IgnoreErrorsDataset::new(output_types, output_shapes).build(scope, input_dataset)
+}
+
+/// `IndexFlatMapDataset(input_dataset: variant, map_func_other_args: Tmap_func_args, index_map_func_other_args: Tindex_map_func_args, output_cardinality: int64) -> (handle: variant)`
+///
+/// Attributes:
+/// - `map_func: func`
+/// - `index_map_func: func`
+/// - `Tmap_func_args: list(type) >= 0`
+/// - `Tindex_map_func_args: list(type) >= 0`
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `metadata: string = ''`
+#[derive(Clone, Debug)]
+pub struct IndexFlatMapDataset(Settings);
+
+impl IndexFlatMapDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        map_func: impl ToAttr,
+        index_map_func: impl ToAttr,
+        output_types: impl ToAttr,
+        output_shapes: impl ToAttr,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("map_func", map_func);
+        settings.set("index_map_func", index_map_func);
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        IndexFlatMapDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `metadata: string = ''`.
+    #[must_use]
+    pub fn metadata(mut self, value: &str) -> Self {
+        self.0.set("metadata", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        map_func_other_args: impl IntoIterator<Item: Into<Input>>,
+        index_map_func_other_args: impl IntoIterator<Item: Into<Input>>,
+        output_cardinality: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "IndexFlatMapDataset")
+            .input(input_dataset)
+            .inputs(map_func_other_args)
+            .inputs(index_map_func_other_args)
+            .input(output_cardinality)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`IndexFlatMapDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn index_flat_map_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    map_func_other_args: impl IntoIterator<Item: Into<Input>>,
+    index_map_func_other_args: impl IntoIterator<Item: Into<Input>>,
+    output_cardinality: impl Into<Input>,
+    map_func: impl ToAttr,
+    index_map_func: impl ToAttr,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    IndexFlatMapDataset::new(map_func, index_map_func, output_types, output_shapes).build(
+        scope,
+        input_dataset,
+        map_func_other_args,
+        index_map_func_other_args,
+        output_cardinality,
+    )
 }
 
 /// `InterleaveDataset(input_dataset: variant, other_arguments: Targuments, cycle_length: int64, block_length: int64) -> (handle: variant)`
@@ -4173,6 +4991,35 @@ impl IteratorGetDevice {
 #[track_caller]
 pub fn iterator_get_device(scope: &Scope, resource: impl Into<Input>) -> Result<Output> {
     IteratorGetDevice::new().build(scope, resource)
+}
+
+/// `IteratorGetModelProto(iterator: resource) -> (model_proto: string)`
+#[derive(Clone, Debug, Default)]
+pub struct IteratorGetModelProto(Settings);
+
+impl IteratorGetModelProto {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        IteratorGetModelProto(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, iterator: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "IteratorGetModelProto").input(iterator).build()?.output_arg(0)
+    }
+}
+
+/// [`IteratorGetModelProto`] with every optional attribute at its default.
+#[track_caller]
+pub fn iterator_get_model_proto(scope: &Scope, iterator: impl Into<Input>) -> Result<Output> {
+    IteratorGetModelProto::new().build(scope, iterator)
 }
 
 /// `IteratorGetNext(iterator: resource) -> (components: output_types)`
@@ -4555,6 +5402,63 @@ pub fn list_dataset(
     output_shapes: impl ToAttr,
 ) -> Result<Output> {
     ListDataset::new(output_types, output_shapes).build(scope, tensors)
+}
+
+/// `LoadDataset(path: string, reader_func_other_args: Treader_func_args) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `compression: string = ''`
+/// - `reader_func: func`
+/// - `Treader_func_args: list(type) >= 0`
+#[derive(Clone, Debug)]
+pub struct LoadDataset(Settings);
+
+impl LoadDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr, reader_func: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        settings.set("reader_func", reader_func);
+        LoadDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `compression: string = ''`.
+    #[must_use]
+    pub fn compression(mut self, value: &str) -> Self {
+        self.0.set("compression", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        path: impl Into<Input>,
+        reader_func_other_args: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Output> {
+        self.0.node(scope, "LoadDataset").input(path).inputs(reader_func_other_args).build()?.output_arg(0)
+    }
+}
+
+/// [`LoadDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn load_dataset(
+    scope: &Scope,
+    path: impl Into<Input>,
+    reader_func_other_args: impl IntoIterator<Item: Into<Input>>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+    reader_func: impl ToAttr,
+) -> Result<Output> {
+    LoadDataset::new(output_types, output_shapes, reader_func).build(scope, path, reader_func_other_args)
 }
 
 /// `MakeIterator(dataset: variant, iterator: resource) -> ()`
@@ -6263,6 +7167,219 @@ pub fn parallel_map_dataset_v2(
     )
 }
 
+/// `ParseExampleDataset(input_dataset: variant, num_parallel_calls: int64, dense_defaults: Tdense) -> (handle: variant)`
+///
+/// Attributes:
+/// - `sparse_keys: list(string) >= 0`
+/// - `dense_keys: list(string) >= 0`
+/// - `sparse_types: list{float, int64, string} >= 0`
+/// - `Tdense: list{float, int64, string} >= 0`
+/// - `dense_shapes: list(shape) >= 0`
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `sloppy: bool = false`
+/// - `ragged_keys: list(string) >= 0 = []`
+/// - `ragged_value_types: list{float, int64, string} >= 0 = []`
+/// - `ragged_split_types: list{int32, int64} >= 0 = []`
+#[derive(Clone, Debug)]
+pub struct ParseExampleDataset(Settings);
+
+impl ParseExampleDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        sparse_keys: impl ToAttr,
+        dense_keys: impl ToAttr,
+        sparse_types: impl ToAttr,
+        dense_shapes: impl ToAttr,
+        output_types: impl ToAttr,
+        output_shapes: impl ToAttr,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("sparse_keys", sparse_keys);
+        settings.set("dense_keys", dense_keys);
+        settings.set("sparse_types", sparse_types);
+        settings.set("dense_shapes", dense_shapes);
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        ParseExampleDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `sloppy: bool = false`.
+    #[must_use]
+    pub fn sloppy(mut self, value: bool) -> Self {
+        self.0.set("sloppy", value);
+        self
+    }
+    /// Sets `ragged_keys: list(string) >= 0 = []`.
+    #[must_use]
+    pub fn ragged_keys(mut self, value: impl ToAttr) -> Self {
+        self.0.set("ragged_keys", value);
+        self
+    }
+    /// Sets `ragged_value_types: list{float, int64, string} >= 0 = []`.
+    #[must_use]
+    pub fn ragged_value_types(mut self, value: impl ToAttr) -> Self {
+        self.0.set("ragged_value_types", value);
+        self
+    }
+    /// Sets `ragged_split_types: list{int32, int64} >= 0 = []`.
+    #[must_use]
+    pub fn ragged_split_types(mut self, value: impl ToAttr) -> Self {
+        self.0.set("ragged_split_types", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        num_parallel_calls: impl Into<Input>,
+        dense_defaults: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "ParseExampleDataset")
+            .input(input_dataset)
+            .input(num_parallel_calls)
+            .inputs(dense_defaults)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`ParseExampleDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn parse_example_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    num_parallel_calls: impl Into<Input>,
+    dense_defaults: impl IntoIterator<Item: Into<Input>>,
+    sparse_keys: impl ToAttr,
+    dense_keys: impl ToAttr,
+    sparse_types: impl ToAttr,
+    dense_shapes: impl ToAttr,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    ParseExampleDataset::new(sparse_keys, dense_keys, sparse_types, dense_shapes, output_types, output_shapes)
+        .build(scope, input_dataset, num_parallel_calls, dense_defaults)
+}
+
+/// `ParseExampleDatasetV2(input_dataset: variant, num_parallel_calls: int64, dense_defaults: Tdense) -> (handle: variant)`
+///
+/// Attributes:
+/// - `sparse_keys: list(string) >= 0`
+/// - `dense_keys: list(string) >= 0`
+/// - `sparse_types: list{float, int64, string} >= 0`
+/// - `Tdense: list{float, int64, string} >= 0`
+/// - `dense_shapes: list(shape) >= 0`
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `deterministic: string = 'default'`
+/// - `ragged_keys: list(string) >= 0 = []`
+/// - `ragged_value_types: list{float, int64, string} >= 0 = []`
+/// - `ragged_split_types: list{int32, int64} >= 0 = []`
+#[derive(Clone, Debug)]
+pub struct ParseExampleDatasetV2(Settings);
+
+impl ParseExampleDatasetV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        sparse_keys: impl ToAttr,
+        dense_keys: impl ToAttr,
+        sparse_types: impl ToAttr,
+        dense_shapes: impl ToAttr,
+        output_types: impl ToAttr,
+        output_shapes: impl ToAttr,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("sparse_keys", sparse_keys);
+        settings.set("dense_keys", dense_keys);
+        settings.set("sparse_types", sparse_types);
+        settings.set("dense_shapes", dense_shapes);
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        ParseExampleDatasetV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `deterministic: string = 'default'`.
+    #[must_use]
+    pub fn deterministic(mut self, value: &str) -> Self {
+        self.0.set("deterministic", value);
+        self
+    }
+    /// Sets `ragged_keys: list(string) >= 0 = []`.
+    #[must_use]
+    pub fn ragged_keys(mut self, value: impl ToAttr) -> Self {
+        self.0.set("ragged_keys", value);
+        self
+    }
+    /// Sets `ragged_value_types: list{float, int64, string} >= 0 = []`.
+    #[must_use]
+    pub fn ragged_value_types(mut self, value: impl ToAttr) -> Self {
+        self.0.set("ragged_value_types", value);
+        self
+    }
+    /// Sets `ragged_split_types: list{int32, int64} >= 0 = []`.
+    #[must_use]
+    pub fn ragged_split_types(mut self, value: impl ToAttr) -> Self {
+        self.0.set("ragged_split_types", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        num_parallel_calls: impl Into<Input>,
+        dense_defaults: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "ParseExampleDatasetV2")
+            .input(input_dataset)
+            .input(num_parallel_calls)
+            .inputs(dense_defaults)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`ParseExampleDatasetV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn parse_example_dataset_v2(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    num_parallel_calls: impl Into<Input>,
+    dense_defaults: impl IntoIterator<Item: Into<Input>>,
+    sparse_keys: impl ToAttr,
+    dense_keys: impl ToAttr,
+    sparse_types: impl ToAttr,
+    dense_shapes: impl ToAttr,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    ParseExampleDatasetV2::new(
+        sparse_keys,
+        dense_keys,
+        sparse_types,
+        dense_shapes,
+        output_types,
+        output_shapes,
+    )
+    .build(scope, input_dataset, num_parallel_calls, dense_defaults)
+}
+
 /// `PrefetchDataset(input_dataset: variant, buffer_size: int64) -> (handle: variant)`
 ///
 /// Attributes:
@@ -6853,6 +7970,205 @@ pub fn rewrite_dataset(
     output_shapes: impl ToAttr,
 ) -> Result<Output> {
     RewriteDataset::new(output_types, output_shapes).build(scope, input_dataset, rewrite_name)
+}
+
+/// `SamplingDataset(input_dataset: variant, rate: float, seed: int64, seed2: int64) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct SamplingDataset(Settings);
+
+impl SamplingDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        SamplingDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        rate: impl Into<Input>,
+        seed: impl Into<Input>,
+        seed2: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "SamplingDataset")
+            .input(input_dataset)
+            .input(rate)
+            .input(seed)
+            .input(seed2)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`SamplingDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn sampling_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    rate: impl Into<Input>,
+    seed: impl Into<Input>,
+    seed2: impl Into<Input>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    SamplingDataset::new(output_types, output_shapes).build(scope, input_dataset, rate, seed, seed2)
+}
+
+/// `SaveDataset(input_dataset: variant, path: string, shard_func_other_args: Tshard_func_args) -> ()`
+///
+/// Attributes:
+/// - `compression: string = ''`
+/// - `shard_func: func`
+/// - `use_shard_func: bool = true`
+/// - `Tshard_func_args: list(type) >= 0`
+#[derive(Clone, Debug)]
+pub struct SaveDataset(Settings);
+
+impl SaveDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(shard_func: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("shard_func", shard_func);
+        SaveDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `compression: string = ''`.
+    #[must_use]
+    pub fn compression(mut self, value: &str) -> Self {
+        self.0.set("compression", value);
+        self
+    }
+    /// Sets `use_shard_func: bool = true`.
+    #[must_use]
+    pub fn use_shard_func(mut self, value: bool) -> Self {
+        self.0.set("use_shard_func", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        path: impl Into<Input>,
+        shard_func_other_args: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Operation> {
+        self.0
+            .node(scope, "SaveDataset")
+            .input(input_dataset)
+            .input(path)
+            .inputs(shard_func_other_args)
+            .build()
+    }
+}
+
+/// [`SaveDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn save_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    path: impl Into<Input>,
+    shard_func_other_args: impl IntoIterator<Item: Into<Input>>,
+    shard_func: impl ToAttr,
+) -> Result<Operation> {
+    SaveDataset::new(shard_func).build(scope, input_dataset, path, shard_func_other_args)
+}
+
+/// `SaveDatasetV2(input_dataset: variant, path: string, shard_func_other_args: Tshard_func_args) -> (handle: variant)`
+///
+/// Attributes:
+/// - `compression: string = ''`
+/// - `shard_func: func`
+/// - `use_shard_func: bool = true`
+/// - `Tshard_func_args: list(type) >= 0`
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct SaveDatasetV2(Settings);
+
+impl SaveDatasetV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(shard_func: impl ToAttr, output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("shard_func", shard_func);
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        SaveDatasetV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `compression: string = ''`.
+    #[must_use]
+    pub fn compression(mut self, value: &str) -> Self {
+        self.0.set("compression", value);
+        self
+    }
+    /// Sets `use_shard_func: bool = true`.
+    #[must_use]
+    pub fn use_shard_func(mut self, value: bool) -> Self {
+        self.0.set("use_shard_func", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        path: impl Into<Input>,
+        shard_func_other_args: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "SaveDatasetV2")
+            .input(input_dataset)
+            .input(path)
+            .inputs(shard_func_other_args)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`SaveDatasetV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn save_dataset_v2(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    path: impl Into<Input>,
+    shard_func_other_args: impl IntoIterator<Item: Into<Input>>,
+    shard_func: impl ToAttr,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    SaveDatasetV2::new(shard_func, output_types, output_shapes).build(
+        scope,
+        input_dataset,
+        path,
+        shard_func_other_args,
+    )
 }
 
 /// `ScanDataset(input_dataset: variant, initial_state: Tstate, other_arguments: Targuments) -> (handle: variant)`
@@ -7546,6 +8862,57 @@ pub fn skip_dataset(
     SkipDataset::new(output_types, output_shapes).build(scope, input_dataset, count)
 }
 
+/// `SleepDataset(input_dataset: variant, sleep_microseconds: int64) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct SleepDataset(Settings);
+
+impl SleepDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        SleepDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        sleep_microseconds: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "SleepDataset")
+            .input(input_dataset)
+            .input(sleep_microseconds)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`SleepDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn sleep_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    sleep_microseconds: impl Into<Input>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    SleepDataset::new(output_types, output_shapes).build(scope, input_dataset, sleep_microseconds)
+}
+
 /// `SlidingWindowDataset(input_dataset: variant, window_size: int64, window_shift: int64, window_stride: int64) -> (handle: variant)`
 ///
 /// Attributes:
@@ -7613,6 +8980,324 @@ pub fn sliding_window_dataset(
         window_size,
         window_shift,
         window_stride,
+    )
+}
+
+/// `SnapshotDataset(input_dataset: variant, path: string) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `compression: string = ''`
+/// - `reader_path_prefix: string = ''`
+/// - `writer_path_prefix: string = ''`
+/// - `shard_size_bytes: int = 10737418240`
+/// - `pending_snapshot_expiry_seconds: int = 86400`
+/// - `num_reader_threads: int = 1`
+/// - `reader_buffer_size: int = 1`
+/// - `num_writer_threads: int = 1`
+/// - `writer_buffer_size: int = 1`
+/// - `shuffle_on_read: bool = false`
+/// - `seed: int = 0`
+/// - `seed2: int = 0`
+/// - `mode: string = 'auto'`
+/// - `snapshot_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct SnapshotDataset(Settings);
+
+impl SnapshotDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        SnapshotDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `compression: string = ''`.
+    #[must_use]
+    pub fn compression(mut self, value: &str) -> Self {
+        self.0.set("compression", value);
+        self
+    }
+    /// Sets `reader_path_prefix: string = ''`.
+    #[must_use]
+    pub fn reader_path_prefix(mut self, value: &str) -> Self {
+        self.0.set("reader_path_prefix", value);
+        self
+    }
+    /// Sets `writer_path_prefix: string = ''`.
+    #[must_use]
+    pub fn writer_path_prefix(mut self, value: &str) -> Self {
+        self.0.set("writer_path_prefix", value);
+        self
+    }
+    /// Sets `shard_size_bytes: int = 10737418240`.
+    #[must_use]
+    pub fn shard_size_bytes(mut self, value: i64) -> Self {
+        self.0.set("shard_size_bytes", value);
+        self
+    }
+    /// Sets `pending_snapshot_expiry_seconds: int = 86400`.
+    #[must_use]
+    pub fn pending_snapshot_expiry_seconds(mut self, value: i64) -> Self {
+        self.0.set("pending_snapshot_expiry_seconds", value);
+        self
+    }
+    /// Sets `num_reader_threads: int = 1`.
+    #[must_use]
+    pub fn num_reader_threads(mut self, value: i64) -> Self {
+        self.0.set("num_reader_threads", value);
+        self
+    }
+    /// Sets `reader_buffer_size: int = 1`.
+    #[must_use]
+    pub fn reader_buffer_size(mut self, value: i64) -> Self {
+        self.0.set("reader_buffer_size", value);
+        self
+    }
+    /// Sets `num_writer_threads: int = 1`.
+    #[must_use]
+    pub fn num_writer_threads(mut self, value: i64) -> Self {
+        self.0.set("num_writer_threads", value);
+        self
+    }
+    /// Sets `writer_buffer_size: int = 1`.
+    #[must_use]
+    pub fn writer_buffer_size(mut self, value: i64) -> Self {
+        self.0.set("writer_buffer_size", value);
+        self
+    }
+    /// Sets `shuffle_on_read: bool = false`.
+    #[must_use]
+    pub fn shuffle_on_read(mut self, value: bool) -> Self {
+        self.0.set("shuffle_on_read", value);
+        self
+    }
+    /// Sets `seed: int = 0`.
+    #[must_use]
+    pub fn seed(mut self, value: i64) -> Self {
+        self.0.set("seed", value);
+        self
+    }
+    /// Sets `seed2: int = 0`.
+    #[must_use]
+    pub fn seed2(mut self, value: i64) -> Self {
+        self.0.set("seed2", value);
+        self
+    }
+    /// Sets `mode: string = 'auto'`.
+    #[must_use]
+    pub fn mode(mut self, value: &str) -> Self {
+        self.0.set("mode", value);
+        self
+    }
+    /// Sets `snapshot_name: string = ''`.
+    #[must_use]
+    pub fn snapshot_name(mut self, value: &str) -> Self {
+        self.0.set("snapshot_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        path: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "SnapshotDataset").input(input_dataset).input(path).build()?.output_arg(0)
+    }
+}
+
+/// [`SnapshotDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn snapshot_dataset(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    path: impl Into<Input>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    SnapshotDataset::new(output_types, output_shapes).build(scope, input_dataset, path)
+}
+
+/// `SnapshotDatasetReader(shard_dir: string, start_index: int64) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `compression: string = ''`
+/// - `version: int`
+#[derive(Clone, Debug)]
+pub struct SnapshotDatasetReader(Settings);
+
+impl SnapshotDatasetReader {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr, version: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        settings.set("version", version);
+        SnapshotDatasetReader(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `compression: string = ''`.
+    #[must_use]
+    pub fn compression(mut self, value: &str) -> Self {
+        self.0.set("compression", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        shard_dir: impl Into<Input>,
+        start_index: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "SnapshotDatasetReader").input(shard_dir).input(start_index).build()?.output_arg(0)
+    }
+}
+
+/// [`SnapshotDatasetReader`] with every optional attribute at its default.
+#[track_caller]
+pub fn snapshot_dataset_reader(
+    scope: &Scope,
+    shard_dir: impl Into<Input>,
+    start_index: impl Into<Input>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+    version: i64,
+) -> Result<Output> {
+    SnapshotDatasetReader::new(output_types, output_shapes, version).build(scope, shard_dir, start_index)
+}
+
+/// `SnapshotDatasetV2(input_dataset: variant, path: string, reader_func_other_args: Treader_func_args, shard_func_other_args: Tshard_func_args) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `compression: string = ''`
+/// - `reader_prefix: string = ''`
+/// - `writer_prefix: string = ''`
+/// - `hash_valid: bool = false`
+/// - `hash: int = 0`
+/// - `reader_func: func`
+/// - `shard_func: func`
+/// - `Treader_func_args: list(type) >= 0`
+/// - `Tshard_func_args: list(type) >= 0`
+/// - `metadata: string = ''`
+#[derive(Clone, Debug)]
+pub struct SnapshotDatasetV2(Settings);
+
+impl SnapshotDatasetV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        output_types: impl ToAttr,
+        output_shapes: impl ToAttr,
+        reader_func: impl ToAttr,
+        shard_func: impl ToAttr,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        settings.set("reader_func", reader_func);
+        settings.set("shard_func", shard_func);
+        SnapshotDatasetV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `compression: string = ''`.
+    #[must_use]
+    pub fn compression(mut self, value: &str) -> Self {
+        self.0.set("compression", value);
+        self
+    }
+    /// Sets `reader_prefix: string = ''`.
+    #[must_use]
+    pub fn reader_prefix(mut self, value: &str) -> Self {
+        self.0.set("reader_prefix", value);
+        self
+    }
+    /// Sets `writer_prefix: string = ''`.
+    #[must_use]
+    pub fn writer_prefix(mut self, value: &str) -> Self {
+        self.0.set("writer_prefix", value);
+        self
+    }
+    /// Sets `hash_valid: bool = false`.
+    #[must_use]
+    pub fn hash_valid(mut self, value: bool) -> Self {
+        self.0.set("hash_valid", value);
+        self
+    }
+    /// Sets `hash: int = 0`.
+    #[must_use]
+    pub fn hash(mut self, value: i64) -> Self {
+        self.0.set("hash", value);
+        self
+    }
+    /// Sets `metadata: string = ''`.
+    #[must_use]
+    pub fn metadata(mut self, value: &str) -> Self {
+        self.0.set("metadata", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_dataset: impl Into<Input>,
+        path: impl Into<Input>,
+        reader_func_other_args: impl IntoIterator<Item: Into<Input>>,
+        shard_func_other_args: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "SnapshotDatasetV2")
+            .input(input_dataset)
+            .input(path)
+            .inputs(reader_func_other_args)
+            .inputs(shard_func_other_args)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`SnapshotDatasetV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn snapshot_dataset_v2(
+    scope: &Scope,
+    input_dataset: impl Into<Input>,
+    path: impl Into<Input>,
+    reader_func_other_args: impl IntoIterator<Item: Into<Input>>,
+    shard_func_other_args: impl IntoIterator<Item: Into<Input>>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+    reader_func: impl ToAttr,
+    shard_func: impl ToAttr,
+) -> Result<Output> {
+    SnapshotDatasetV2::new(output_types, output_shapes, reader_func, shard_func).build(
+        scope,
+        input_dataset,
+        path,
+        reader_func_other_args,
+        shard_func_other_args,
     )
 }
 
@@ -7708,6 +9393,118 @@ impl StatsAggregatorHandle {
 #[track_caller]
 pub fn stats_aggregator_handle(scope: &Scope) -> Result<Output> {
     StatsAggregatorHandle::new().build(scope)
+}
+
+/// `StatsAggregatorHandleV2() -> (handle: resource)`
+///
+/// Attributes:
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug, Default)]
+pub struct StatsAggregatorHandleV2(Settings);
+
+impl StatsAggregatorHandleV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        StatsAggregatorHandleV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "StatsAggregatorHandleV2").build()?.output_arg(0)
+    }
+}
+
+/// [`StatsAggregatorHandleV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn stats_aggregator_handle_v2(scope: &Scope) -> Result<Output> {
+    StatsAggregatorHandleV2::new().build(scope)
+}
+
+/// `StatsAggregatorSetSummaryWriter(stats_aggregator: resource, summary: resource) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct StatsAggregatorSetSummaryWriter(Settings);
+
+impl StatsAggregatorSetSummaryWriter {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        StatsAggregatorSetSummaryWriter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        stats_aggregator: impl Into<Input>,
+        summary: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "StatsAggregatorSetSummaryWriter").input(stats_aggregator).input(summary).build()
+    }
+}
+
+/// [`StatsAggregatorSetSummaryWriter`] with every optional attribute at its default.
+#[track_caller]
+pub fn stats_aggregator_set_summary_writer(
+    scope: &Scope,
+    stats_aggregator: impl Into<Input>,
+    summary: impl Into<Input>,
+) -> Result<Operation> {
+    StatsAggregatorSetSummaryWriter::new().build(scope, stats_aggregator, summary)
+}
+
+/// `StatsAggregatorSummary(iterator: resource) -> (summary: string)`
+#[derive(Clone, Debug, Default)]
+pub struct StatsAggregatorSummary(Settings);
+
+impl StatsAggregatorSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        StatsAggregatorSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, iterator: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "StatsAggregatorSummary").input(iterator).build()?.output_arg(0)
+    }
+}
+
+/// [`StatsAggregatorSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn stats_aggregator_summary(scope: &Scope, iterator: impl Into<Input>) -> Result<Output> {
+    StatsAggregatorSummary::new().build(scope, iterator)
 }
 
 /// `TFRecordDataset(filenames: string, compression_type: string, buffer_size: int64) -> (handle: variant)`
@@ -8246,6 +10043,46 @@ pub fn unbatch_dataset(
     UnbatchDataset::new(output_types, output_shapes).build(scope, input_dataset)
 }
 
+/// `UncompressElement(compressed: variant) -> (components: output_types)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct UncompressElement(Settings);
+
+impl UncompressElement {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        UncompressElement(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, compressed: impl Into<Input>) -> Result<Vec<Output>> {
+        self.0.node(scope, "UncompressElement").input(compressed).build()?.output_list(0)
+    }
+}
+
+/// [`UncompressElement`] with every optional attribute at its default.
+#[track_caller]
+pub fn uncompress_element(
+    scope: &Scope,
+    compressed: impl Into<Input>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Vec<Output>> {
+    UncompressElement::new(output_types, output_shapes).build(scope, compressed)
+}
+
 /// `UniqueDataset(input_dataset: variant) -> (handle: variant)`
 ///
 /// Attributes:
@@ -8322,6 +10159,66 @@ pub fn unwrap_dataset_variant(scope: &Scope, input_handle: impl Into<Input>) -> 
     UnwrapDatasetVariant::new().build(scope, input_handle)
 }
 
+/// `WeightedFlatMapDataset(input_datasets: N * variant, weights: M * double) -> (handle: variant)`
+///
+/// Attributes:
+/// - `N: int >= 2`
+/// - `M: int >= 2`
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `metadata: string = ''`
+#[derive(Clone, Debug)]
+pub struct WeightedFlatMapDataset(Settings);
+
+impl WeightedFlatMapDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        WeightedFlatMapDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `metadata: string = ''`.
+    #[must_use]
+    pub fn metadata(mut self, value: &str) -> Self {
+        self.0.set("metadata", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_datasets: impl IntoIterator<Item: Into<Input>>,
+        weights: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "WeightedFlatMapDataset")
+            .inputs(input_datasets)
+            .inputs(weights)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`WeightedFlatMapDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn weighted_flat_map_dataset(
+    scope: &Scope,
+    input_datasets: impl IntoIterator<Item: Into<Input>>,
+    weights: impl IntoIterator<Item: Into<Input>>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    WeightedFlatMapDataset::new(output_types, output_shapes).build(scope, input_datasets, weights)
+}
+
 /// `WindowDataset(input_dataset: variant, size: int64, shift: int64, stride: int64, drop_remainder: bool) -> (handle: variant)`
 ///
 /// Attributes:
@@ -8394,6 +10291,47 @@ pub fn window_dataset(
         stride,
         drop_remainder,
     )
+}
+
+/// `WindowOp(inputs: Tinputs) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `Tinputs: list(type) >= 1`
+#[derive(Clone, Debug)]
+pub struct WindowOp(Settings);
+
+impl WindowOp {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        WindowOp(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, inputs: impl IntoIterator<Item: Into<Input>>) -> Result<Output> {
+        self.0.node(scope, "WindowOp").inputs(inputs).build()?.output_arg(0)
+    }
+}
+
+/// [`WindowOp`] with every optional attribute at its default.
+#[track_caller]
+pub fn window_op(
+    scope: &Scope,
+    inputs: impl IntoIterator<Item: Into<Input>>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    WindowOp::new(output_types, output_shapes).build(scope, inputs)
 }
 
 /// `WrapDatasetVariant(input_handle: variant) -> (output_handle: variant)`

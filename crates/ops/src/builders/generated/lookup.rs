@@ -417,6 +417,44 @@ pub fn initialize_table(
     InitializeTable::new().build(scope, table_handle, keys, values)
 }
 
+/// `InitializeTableFromDataset(table_handle: resource, dataset: variant) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct InitializeTableFromDataset(Settings);
+
+impl InitializeTableFromDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        InitializeTableFromDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        table_handle: impl Into<Input>,
+        dataset: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "InitializeTableFromDataset").input(table_handle).input(dataset).build()
+    }
+}
+
+/// [`InitializeTableFromDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn initialize_table_from_dataset(
+    scope: &Scope,
+    table_handle: impl Into<Input>,
+    dataset: impl Into<Input>,
+) -> Result<Operation> {
+    InitializeTableFromDataset::new().build(scope, table_handle, dataset)
+}
+
 /// `InitializeTableFromTextFile(table_handle: Ref(string), filename: string) -> ()`
 ///
 /// Attributes:

@@ -2,12 +2,14 @@
 
 use super::order::{delete_kernel, dummy_kernel, scalars};
 use super::window::Elements;
+use crate::data::file_cache::{self, CachedElements, CachingElements};
+use crate::data::files;
 use crate::data::memory::MemoryCache;
 use crate::data::{Dataset, Element, Next, Source, SourceCx, kernel, scalar};
 use crate::state::anonymous;
 use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{Op, shapes};
-use ferroflow_core::{Result, bail, kernels};
+use ferroflow_core::{Result, kernels};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
@@ -70,7 +72,14 @@ fn cache_kernel(init: &Init<'_>) -> Result<Kernel> {
     kernel(init, |cx, spec| {
         let (input, name) = (Dataset::input(cx, 0)?, scalar::<Str>(cx, 1, "filename")?);
         if !name.is_empty() {
-            bail!(Unimplemented, "{} with a file ({name:?}) is not supported", spec.op)
+            let prefix = files::text(&name)?;
+            let components = input.types().len();
+            return Ok(Dataset::new(spec, input.cardinality(), move |cx| {
+                if file_cache::is_complete(&prefix)? {
+                    return Ok(Box::new(CachedElements::new(&prefix, components)));
+                }
+                Ok(Box::new(CachingElements::new(input.open(cx)?, &prefix, components)))
+            }));
         }
         let shared = if cx.num_inputs() > 2 { cx.resource::<MemoryCache>(2).ok() } else { None };
         let cache = shared.unwrap_or_default();

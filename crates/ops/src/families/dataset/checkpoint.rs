@@ -4,6 +4,7 @@
 //! runs the dataset again up to that place. Stock's states, which list the inner state of every stage, are refused.
 
 use crate::data::iterator::{IteratorResource, Position};
+use crate::data::seeds::DrawnSeeds;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Op, ShapeCx};
 use ferroflow_core::variant::{Variant, VariantValue};
@@ -37,23 +38,31 @@ const TYPE_NAME: &str = "tensorflow::IteratorStateVariant";
 /// The first word of a state that this crate wrote.
 const MAGIC: i64 = 0x6665_7272_6f66_6c6f;
 
+/// The most runs of a dataset that restoring counts through.
+const MAX_DRAWN: u64 = 1 << 24;
+
 /// The state of an iterator.
 struct IteratorState(Vec<i64>);
 
 impl IteratorState {
     fn of(position: Position) -> IteratorState {
         let mut words = vec![MAGIC, position.taken as i64];
-        for (generator, seed, seed2) in position.seeds {
-            words.extend([generator as i64, seed, seed2]);
+        for seeds in position.seeds {
+            words.extend([seeds.generator as i64, seeds.seed, seeds.seed2, seeds.drawn as i64]);
         }
         IteratorState(words)
     }
 
     fn position(words: &[i64]) -> Result<Position> {
         match words {
-            [MAGIC, taken, seeds @ ..] if *taken >= 0 && seeds.len() % 3 == 0 => {
-                let seeds =
-                    seeds.chunks_exact(3).map(|seeds| (seeds[0] as usize, seeds[1], seeds[2])).collect();
+            [MAGIC, taken, seeds @ ..] if *taken >= 0 && seeds.len() % 4 == 0 => {
+                let drawn = |seeds: &[i64]| DrawnSeeds {
+                    generator: seeds[0] as usize,
+                    seed: seeds[1],
+                    seed2: seeds[2],
+                    drawn: (seeds[3] as u64).min(MAX_DRAWN),
+                };
+                let seeds = seeds.chunks_exact(4).map(drawn).collect();
                 Ok(Position { taken: *taken as u64, seeds })
             }
             _ => bail!(InvalidArgument, "the state of the iterator was not saved by this server"),

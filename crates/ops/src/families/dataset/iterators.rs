@@ -32,6 +32,7 @@ pub(crate) const OPS: &[&Op] = &[
     &DELETE_ITERATOR,
     &ITERATOR_GET_DEVICE,
     &EXPERIMENTAL_ITERATOR_GET_DEVICE,
+    &ITERATOR_GET_MODEL_PROTO,
 ];
 
 static ITERATOR: Op = Op {
@@ -165,6 +166,16 @@ static ITERATOR_GET_DEVICE: Op = Op {
 
 static EXPERIMENTAL_ITERATOR_GET_DEVICE: Op =
     Op { name: "ExperimentalIteratorGetDevice", ..ITERATOR_GET_DEVICE };
+
+static ITERATOR_GET_MODEL_PROTO: Op = Op {
+    name: "IteratorGetModelProto",
+    inputs: &["iterator: resource"],
+    outputs: &["model_proto: string"],
+    shape: shapes::scalar,
+    kernels: kernels![any model_kernel],
+    cheap: true,
+    ..Op::STATEFUL
+};
 
 /// The shapes that the attribute `output_shapes` declares.
 pub(super) fn component_shapes(s: &mut ShapeCx<'_>) -> Result<()> {
@@ -390,6 +401,18 @@ fn delete_kernel(_: &Init<'_>) -> Result<Kernel> {
         cx.resource::<IteratorResource>(0)?.stop();
         let _ = cx.step().resources.delete::<IteratorResource>(handle.container(), handle.name());
         Ok(().into())
+    })
+}
+
+/// Pipelines have no model here: the answer is that of stock when autotuning is off.
+fn model_kernel(_: &Init<'_>) -> Result<Kernel> {
+    Kernel::sync(|cx| {
+        cx.resource::<IteratorResource>(0)?.running("GetModelProto", "getting the next element")?;
+        bail!(
+            NotFound,
+            "Cannot find this iterator's analytical model: autotuning does without one here. AutotuneOptions have no \
+             effect."
+        )
     })
 }
 

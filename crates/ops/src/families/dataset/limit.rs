@@ -1,9 +1,11 @@
 //! Datasets that take a part of another's elements, or all of them several times.
 
-use crate::data::{Dataset, END, INFINITE, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar};
+use crate::data::{
+    Dataset, END, Element, INFINITE, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar,
+};
 use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{Op, shapes};
-use ferroflow_core::{DType, Result, ensure, kernels, status};
+use ferroflow_core::{DType, Result, Status, bail, ensure, kernels, status};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -243,11 +245,24 @@ impl Source for Repeat {
     }
 }
 
+/// The number of shards that marks a place for one.
+const SHARD_HINT: i64 = -1;
+
 fn shard_kernel(init: &Init<'_>) -> Result<Kernel> {
     let require_non_empty: bool = init.attr("require_non_empty")?;
     kernel(init, move |cx, spec| {
         let input = Dataset::input(cx, 0)?;
         let (shards, index): (i64, i64) = (scalar(cx, 1, "num_shards")?, scalar(cx, 2, "index")?);
+        if shards == SHARD_HINT {
+            // A place for a shard that only sharding for several workers fills.
+            return Ok(Dataset::new(spec, input.cardinality(), |_| {
+                bail!(
+                    FailedPrecondition,
+                    "`tf.data.Dataset.shard(SHARD_HINT, ...)` can only be used in \
+                     `tf.distribute.Strategy.experimental_distribute_dataset()` with auto-sharding policy HINT."
+                )
+            }));
+        }
         ensure!(
             shards > 0,
             InvalidArgument,
@@ -264,17 +279,37 @@ fn shard_kernel(init: &Init<'_>) -> Result<Kernel> {
             known => known / shards + (index < known % shards) as i64,
         };
         Ok(Dataset::new(spec, cardinality, move |cx| {
-            Ok(Box::new(Shard { input: input.open(cx)?, shards, index, at: 0, require_non_empty }))
+            Ok(Box::new(Shard::new(input.open(cx)?, shards, index, require_non_empty)))
         }))
     })
 }
 
-struct Shard {
+pub(super) struct Shard {
     input: Box<dyn Source>,
     shards: i64,
     index: i64,
     at: i64,
     require_non_empty: bool,
+    /// The first element, until it is known that there is one for every shard.
+    held: Option<Element>,
+}
+
+impl Shard {
+    pub(super) fn new(input: Box<dyn Source>, shards: i64, index: i64, require_non_empty: bool) -> Shard {
+        Shard { input, shards, index, at: 0, require_non_empty, held: None }
+    }
+
+    fn too_few(&self) -> Status {
+        status!(
+            InvalidArgument,
+            "Could not apply FILE based sharding: the dataset only has {} file(s), which is not enough for the \
+             required {} shards/workers. If you are using datasets with distribution strategy, consider setting the \
+             auto sharding policy to either DATA or OFF using the `experimental_distribute.auto_shard_policy` option \
+             of `tf.data.Options()`.",
+            self.at,
+            self.shards
+        )
+    }
 }
 
 impl Source for Shard {
@@ -282,23 +317,24 @@ impl Source for Shard {
         loop {
             ready!(cx.tick());
             let Some(element) = ready!(self.input.poll_next(cx))? else {
-                if self.require_non_empty && self.at < self.shards {
-                    return Poll::Ready(Err(status!(
-                        InvalidArgument,
-                        "Could not apply FILE based sharding: the dataset only has {} file(s), which is not enough for \
-                         the required {} shards/workers. If you are using datasets with distribution strategy, \
-                         consider setting the auto sharding policy to either DATA or OFF using the \
-                         `experimental_distribute.auto_shard_policy` option of `tf.data.Options()`.",
-                        self.at,
-                        self.shards
-                    )));
-                }
-                return END;
+                return if self.held.take().is_some() { Poll::Ready(Err(self.too_few())) } else { END };
             };
             let mine = self.at % self.shards == self.index;
             self.at += 1;
+            if !self.require_non_empty || self.at > self.shards {
+                if mine {
+                    return Poll::Ready(Ok(Some(element)));
+                }
+                continue;
+            }
+            // As in stock, the first element is given only when every shard has one; a shard without any just ends.
             if mine {
-                return Poll::Ready(Ok(Some(element)));
+                self.held = Some(element);
+            }
+            if self.at == self.shards
+                && let Some(held) = self.held.take()
+            {
+                return Poll::Ready(Ok(Some(held)));
             }
         }
     }

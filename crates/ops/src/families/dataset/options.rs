@@ -2,14 +2,13 @@
 
 use super::order::dummy_kernel;
 use crate::data::background::Prefetch;
-use crate::data::{Dataset, Next, Source, SourceCx, Spec, kernel, scalar};
+use crate::data::{Dataset, Spec, kernel, scalar};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
 use ferroflow_core::op::{Op, shapes};
 use ferroflow_core::variant::{Variant, VariantValue};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, kernels};
 use ferroflow_proto::tensorflow::VariantTensorDataProto;
 use std::sync::Arc;
-use std::task::{Poll, ready};
 
 pub(crate) const OPS: &[&Op] = &[
     &PREFETCH_DATASET,
@@ -24,12 +23,6 @@ pub(crate) const OPS: &[&Op] = &[
     &REWRITE_DATASET,
     &THREAD_POOL_DATASET,
     &EXPERIMENTAL_THREAD_POOL_DATASET,
-    &LATENCY_STATS_DATASET,
-    &EXPERIMENTAL_LATENCY_STATS_DATASET,
-    &BYTES_PRODUCED_STATS_DATASET,
-    &EXPERIMENTAL_BYTES_PRODUCED_STATS_DATASET,
-    &SET_STATS_AGGREGATOR_DATASET,
-    &EXPERIMENTAL_SET_STATS_AGGREGATOR_DATASET,
     &ASSERT_NEXT_DATASET,
     &EXPERIMENTAL_ASSERT_NEXT_DATASET,
     &ASSERT_PREV_DATASET,
@@ -37,16 +30,12 @@ pub(crate) const OPS: &[&Op] = &[
     &EXPERIMENTAL_PRIVATE_THREAD_POOL_DATASET,
     &MAX_INTRA_OP_PARALLELISM_DATASET,
     &EXPERIMENTAL_MAX_INTRA_OP_PARALLELISM_DATASET,
-    &AUTO_SHARD_DATASET,
-    &EXPERIMENTAL_AUTO_SHARD_DATASET,
     &DATASET_CARDINALITY,
     &EXPERIMENTAL_DATASET_CARDINALITY,
     &WRAP_DATASET_VARIANT,
     &UNWRAP_DATASET_VARIANT,
     &THREAD_POOL_HANDLE,
     &EXPERIMENTAL_THREAD_POOL_HANDLE,
-    &STATS_AGGREGATOR_HANDLE,
-    &EXPERIMENTAL_STATS_AGGREGATOR_HANDLE,
 ];
 
 static PREFETCH_DATASET: Op = Op {
@@ -199,44 +188,6 @@ static THREAD_POOL_DATASET: Op = Op {
 static EXPERIMENTAL_THREAD_POOL_DATASET: Op =
     Op { name: "ExperimentalThreadPoolDataset", ..THREAD_POOL_DATASET };
 
-static LATENCY_STATS_DATASET: Op = Op {
-    name: "LatencyStatsDataset",
-    inputs: &["input_dataset: variant", "tag: string"],
-    outputs: &["handle: variant"],
-    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
-    shape: shapes::scalar,
-    kernels: kernels![any pass_kernel],
-    cheap: true,
-    ..Op::PURE
-};
-
-static EXPERIMENTAL_LATENCY_STATS_DATASET: Op =
-    Op { name: "ExperimentalLatencyStatsDataset", ..LATENCY_STATS_DATASET };
-
-static BYTES_PRODUCED_STATS_DATASET: Op = Op { name: "BytesProducedStatsDataset", ..LATENCY_STATS_DATASET };
-
-static EXPERIMENTAL_BYTES_PRODUCED_STATS_DATASET: Op =
-    Op { name: "ExperimentalBytesProducedStatsDataset", ..LATENCY_STATS_DATASET };
-
-static SET_STATS_AGGREGATOR_DATASET: Op = Op {
-    name: "SetStatsAggregatorDataset",
-    inputs: &[
-        "input_dataset: variant",
-        "stats_aggregator: resource",
-        "tag: string",
-        "counter_prefix: string",
-    ],
-    outputs: &["handle: variant"],
-    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
-    shape: shapes::scalar,
-    kernels: kernels![any pass_kernel],
-    cheap: true,
-    ..Op::STATEFUL
-};
-
-static EXPERIMENTAL_SET_STATS_AGGREGATOR_DATASET: Op =
-    Op { name: "ExperimentalSetStatsAggregatorDataset", ..SET_STATS_AGGREGATOR_DATASET };
-
 static ASSERT_NEXT_DATASET: Op = Op {
     name: "AssertNextDataset",
     inputs: &["input_dataset: variant", "transformations: string"],
@@ -280,37 +231,6 @@ static MAX_INTRA_OP_PARALLELISM_DATASET: Op = Op {
 
 static EXPERIMENTAL_MAX_INTRA_OP_PARALLELISM_DATASET: Op =
     Op { name: "ExperimentalMaxIntraOpParallelismDataset", ..MAX_INTRA_OP_PARALLELISM_DATASET };
-
-static AUTO_SHARD_DATASET: Op = Op {
-    name: "AutoShardDataset",
-    inputs: &["input_dataset: variant", "num_workers: int64", "index: int64"],
-    outputs: &["handle: variant"],
-    attrs: &[
-        "auto_shard_policy: int = 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "num_replicas: int = 0",
-    ],
-    shape: shapes::scalar,
-    kernels: kernels![any auto_shard_kernel],
-    cheap: true,
-    ..Op::PURE
-};
-
-static EXPERIMENTAL_AUTO_SHARD_DATASET: Op = Op {
-    name: "ExperimentalAutoShardDataset",
-    inputs: &["input_dataset: variant", "num_workers: int64", "index: int64"],
-    outputs: &["handle: variant"],
-    attrs: &[
-        "auto_shard_policy: int = 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    shape: shapes::scalar,
-    kernels: kernels![any auto_shard_kernel],
-    cheap: true,
-    ..Op::PURE
-};
 
 static DATASET_CARDINALITY: Op = Op {
     name: "DatasetCardinality",
@@ -372,26 +292,13 @@ static THREAD_POOL_HANDLE: Op = Op {
 static EXPERIMENTAL_THREAD_POOL_HANDLE: Op =
     Op { name: "ExperimentalThreadPoolHandle", ..THREAD_POOL_HANDLE };
 
-static STATS_AGGREGATOR_HANDLE: Op = Op {
-    name: "StatsAggregatorHandle",
-    outputs: &["handle: resource"],
-    attrs: &["container: string = ''", "shared_name: string = ''"],
-    shape: shapes::scalar,
-    kernels: kernels![any dummy_kernel],
-    cheap: true,
-    ..Op::STATEFUL
-};
-
-static EXPERIMENTAL_STATS_AGGREGATOR_HANDLE: Op =
-    Op { name: "ExperimentalStatsAggregatorHandle", ..STATS_AGGREGATOR_HANDLE };
-
 /// The first input under a new name.
 fn pass(cx: &KernelCx<'_>, spec: &Arc<Spec>) -> Result<Dataset> {
     let input = Dataset::input(cx, 0)?;
     Ok(Dataset::new(spec, input.cardinality(), move |cx| input.open(cx)))
 }
 
-/// Rewriting and modeling change how stock runs a pipeline, not its elements; statistics have no reader here.
+/// Rewriting and modeling change how stock runs a pipeline, not its elements.
 fn pass_kernel(init: &Init<'_>) -> Result<Kernel> {
     kernel(init, |cx, spec| pass(cx, spec))
 }
@@ -421,18 +328,7 @@ fn options_kernel(init: &Init<'_>) -> Result<Kernel> {
 
 /// Options of a dataset and of those that it is made of; those nearest to the end count.
 fn get_options_kernel(_: &Init<'_>) -> Result<Kernel> {
-    Kernel::sync(|cx| {
-        let mut merged = Vec::new();
-        let mut open = vec![Dataset::input(cx, 0)?];
-        let mut levels = Vec::new();
-        while let Some(dataset) = open.pop() {
-            levels.push(dataset.own_options().to_vec());
-            open.extend(dataset.inputs().iter().cloned());
-        }
-        // Later fields of a message override earlier ones.
-        levels.iter().rev().for_each(|options| merged.extend_from_slice(options));
-        Ok(Tensor::scalar::<Str>(merged.into()).into())
-    })
+    Kernel::sync(|cx| Ok(Tensor::scalar::<Str>(Dataset::input(cx, 0)?.options().into()).into()))
 }
 
 /// Stock compares with what its rewriter left. Nothing is rewritten here, so the names are those of the program.
@@ -454,56 +350,6 @@ fn intra_op_kernel(init: &Init<'_>) -> Result<Kernel> {
         ensure!(threads >= 0, InvalidArgument, "`max_intra_op_parallelism` must be >= 0");
         pass(cx, spec)
     })
-}
-
-/// The policy of sharding that keeps everything.
-const SHARD_OFF: i64 = -1;
-
-/// A part of the elements for one of several workers. Stock divides files where it can; the elements are divided here,
-/// which gives every worker as many.
-fn auto_shard_kernel(init: &Init<'_>) -> Result<Kernel> {
-    let policy: i64 = if init.attrs.has("auto_shard_policy") { init.attr("auto_shard_policy")? } else { 0 };
-    kernel(init, move |cx, spec| {
-        let input = Dataset::input(cx, 0)?;
-        let (workers, index): (i64, i64) = (scalar(cx, 1, "num_workers")?, scalar(cx, 2, "index")?);
-        ensure!(workers > 0, InvalidArgument, "num_workers must be >= 1, currently {workers}");
-        ensure!(
-            (0..workers).contains(&index),
-            InvalidArgument,
-            "index must be >= 0 and < {workers}, currently {index}"
-        );
-        if policy == SHARD_OFF || workers == 1 {
-            return pass(cx, spec);
-        }
-        let cardinality = match input.cardinality() {
-            known @ 0.. => known / workers + (index < known % workers) as i64,
-            special => special,
-        };
-        Ok(Dataset::new(spec, cardinality, move |cx| {
-            Ok(Box::new(EveryNth { input: input.open(cx)?, workers, index, at: 0 }))
-        }))
-    })
-}
-
-struct EveryNth {
-    input: Box<dyn Source>,
-    workers: i64,
-    index: i64,
-    at: i64,
-}
-
-impl Source for EveryNth {
-    fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
-        loop {
-            ready!(cx.tick());
-            let next = ready!(self.input.poll_next(cx))?;
-            let mine = self.at % self.workers == self.index;
-            self.at += 1;
-            if next.is_none() || mine {
-                return Poll::Ready(Ok(next));
-            }
-        }
-    }
 }
 
 fn cardinality_kernel(_: &Init<'_>) -> Result<Kernel> {

@@ -113,10 +113,16 @@ fn strings_kernel(
     kernel_of(spec, make)
 }
 
+/// A scalar string of an input as text.
+pub(super) fn path_of(cx: &KernelCx<'_>, input: usize, name: &str) -> Result<String> {
+    files::text(&scalar::<Str>(cx, input, name)?)
+}
+
 fn tf_record_kernel(init: &Init<'_>) -> Result<Kernel> {
     strings_kernel(init, |cx, spec| {
         // Stock takes what it does not know for no compression.
-        let (names, compression) = (files::names(cx, 0)?, files::compression(cx, 1).unwrap_or_default());
+        let compression = path_of(cx, 1, "compression_type").and_then(|name| Compression::from_name(&name));
+        let (names, compression) = (files::names(cx, 0)?, compression.unwrap_or_default());
         let buffer = files::buffer_size(cx, 2, " (0 == no buffering)")?;
         let mut offsets = Vec::new();
         if cx.num_inputs() > 3 {

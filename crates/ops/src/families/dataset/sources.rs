@@ -23,6 +23,7 @@ pub(crate) const OPS: &[&Op] = &[
     &EXPERIMENTAL_RANDOM_DATASET,
     &GENERATOR_DATASET,
     &LIST_DATASET,
+    &WINDOW_OP,
 ];
 
 static RANGE_DATASET: Op = Op {
@@ -159,6 +160,17 @@ static LIST_DATASET: Op = Op {
     ..Op::STATEFUL
 };
 
+static WINDOW_OP: Op = Op {
+    name: "WindowOp",
+    inputs: &["inputs: Tinputs"],
+    outputs: &["handle: variant"],
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1", "Tinputs: list(type) >= 1"],
+    shape: shapes::scalar,
+    kernels: kernels![any list_kernel],
+    cheap: true,
+    ..Op::PURE
+};
+
 fn range_kernel(init: &Init<'_>) -> Result<Kernel> {
     kernel(init, |cx, spec| {
         let (start, stop) = (scalar::<i64>(cx, 0, "start")?, scalar::<i64>(cx, 1, "stop")?);
@@ -193,7 +205,7 @@ impl Source for Range {
 }
 
 /// A number as a scalar of a type that stock counts in.
-fn number(dtype: DType, value: i64) -> Result<Tensor> {
+pub(crate) fn number(dtype: DType, value: i64) -> Result<Tensor> {
     use ferroflow_core::{bf16, f16};
     Ok(match dtype {
         DType::Int64 => Tensor::scalar(value),

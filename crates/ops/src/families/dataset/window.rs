@@ -328,7 +328,8 @@ fn group_by_window_kernel(init: &Init<'_>) -> Result<Kernel> {
         let size = spec.function(cx, "window_size_func", ranges[2].clone())?;
         let group = Spec::internal("GroupByWindow", input.types().to_vec(), input.shapes().to_vec());
         let group = Arc::new(group);
-        Ok(Dataset::new(spec, UNKNOWN, move |cx| {
+        let cardinality = if input.cardinality() == INFINITE { INFINITE } else { UNKNOWN };
+        Ok(Dataset::new(spec, cardinality, move |cx| {
             Ok(Box::new(GroupByWindow {
                 input: Some(input.open(cx)?),
                 key: key.caller(cx)?,

@@ -1,15 +1,18 @@
-//! Ops that fill static tables: from tensors, and from lines of a text file.
+//! Ops that fill static tables: from tensors, from lines of a text file, and from datasets.
 
 use super::table_ops::{check_signature, handle_shape, table};
+use crate::data::Dataset;
+use crate::data::iterator::OneRun;
 use crate::families::string::numbers::Parse;
 use crate::state::table::Table;
 use crate::support::blocking;
+use crate::support::rows;
 use crate::support::text::trim;
 use bytes::Bytes;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Gradient, Op, ShapeCx};
-use ferroflow_core::{DType, Result, Tensor, bail, ensure, kernels, status};
+use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, kernels, status};
 use ferroflow_io::lines::Lines;
 use std::sync::Arc;
 
@@ -18,6 +21,7 @@ pub(crate) const OPS: &[&Op] = &[
     &INITIALIZE_TABLE_V2,
     &INITIALIZE_TABLE_FROM_TEXT_FILE,
     &INITIALIZE_TABLE_FROM_TEXT_FILE_V2,
+    &INITIALIZE_TABLE_FROM_DATASET,
 ];
 
 static INITIALIZE_TABLE_V2: Op = Op {
@@ -60,6 +64,19 @@ static INITIALIZE_TABLE_FROM_TEXT_FILE: Op = Op {
     stateful: false,
     ..INITIALIZE_TABLE_FROM_TEXT_FILE_V2
 };
+
+static INITIALIZE_TABLE_FROM_DATASET: Op = Op {
+    name: "InitializeTableFromDataset",
+    inputs: &["table_handle: resource", "dataset: variant"],
+    shape: from_dataset_shape,
+    kernels: kernels![any from_dataset_kernel],
+    ..Op::STATEFUL
+};
+
+fn from_dataset_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    s.rank(0, 0)?;
+    Ok(())
+}
 
 fn initialize_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let keys = s.rank(1, 1)?;
@@ -107,6 +124,58 @@ fn initialize_kernel(_: &Init<'_>) -> Result<Kernel> {
             values.elements()
         );
         table.initialize(keys, values)?;
+        Ok(Outputs::None)
+    })
+}
+
+/// Fills a table with the pairs that a dataset has.
+fn from_dataset_kernel(_: &Init<'_>) -> Result<Kernel> {
+    Kernel::future(move |mut cx| async move {
+        let (table, mut run, device) = {
+            let cx = cx.cx();
+            let dataset = Dataset::input(&cx, 1)?;
+            let table = initializable(&cx)?;
+            let types = dataset.types();
+            ensure!(types.len() == 2, InvalidArgument, "Dataset should have two output types only");
+            ensure!(
+                types[0] == table.key_type,
+                InvalidArgument,
+                "Key dtype expected: {} but obtained: {} from the dataset",
+                table.key_type,
+                types[0]
+            );
+            ensure!(
+                types[1] == table.value_type,
+                InvalidArgument,
+                "Value dtype expected: {} but obtained: {} from the dataset",
+                table.value_type,
+                types[1]
+            );
+            (table, OneRun::new(&dataset, cx.step())?, cx.device().clone())
+        };
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        while let Some(element) = run.next().await? {
+            cx.step().check_cancelled()?;
+            let mut components = element.into_iter();
+            keys.extend(components.next());
+            values.extend(components.next());
+        }
+        // Stock takes an empty dataset for one whose end came too early.
+        ensure!(!keys.is_empty(), OutOfRange, "the dataset has no elements to fill the table with");
+        let joined = |pieces: &[Tensor], dtype: DType| {
+            let count = pieces.iter().map(Tensor::elements).sum();
+            let pieces: Vec<&Tensor> = pieces.iter().filter(|piece| piece.elements() > 0).collect();
+            rows::join(&device, dtype, Shape::vector(count), &pieces)
+        };
+        let (keys, values) = (joined(&keys, table.key_type)?, joined(&values, table.value_type)?);
+        ensure!(
+            keys.elements() == values.elements(),
+            InvalidArgument,
+            "Keys and values must have the same size {} vs {}",
+            keys.elements(),
+            values.elements()
+        );
+        table.initialize(&keys, &values)?;
         Ok(Outputs::None)
     })
 }

@@ -90,7 +90,7 @@ static PARSE_SINGLE_EXAMPLE: Op = Op {
 };
 
 /// Types and shapes of features, as attributes give them.
-struct Attributes {
+pub(crate) struct Attributes {
     sparse_types: Vec<DType>,
     dense_types: Vec<DType>,
     dense_shapes: Vec<PartialShape>,
@@ -100,7 +100,12 @@ struct Attributes {
 
 impl Attributes {
     /// Reads and checks attributes; the numbers of keys are those that the op declares.
-    fn new(from: &impl AttrSource, sparse: usize, dense: Option<usize>, ragged: bool) -> Result<Attributes> {
+    pub(crate) fn new(
+        from: &impl AttrSource,
+        sparse: usize,
+        dense: Option<usize>,
+        ragged: bool,
+    ) -> Result<Attributes> {
         let attributes = Attributes {
             sparse_types: from.get("sparse_types")?,
             dense_types: from.get("Tdense")?,
@@ -133,7 +138,7 @@ impl Attributes {
     }
 
     /// A parser for features with these names and defaults.
-    fn parser(
+    pub(crate) fn parser(
         &self,
         sparse: &[Str],
         dense: &[Str],
@@ -155,7 +160,7 @@ impl Attributes {
         ExampleParser::new(features)
     }
 
-    fn check_defaults(&self, defaults: &[Tensor]) -> Result<()> {
+    pub(crate) fn check_defaults(&self, defaults: &[Tensor]) -> Result<()> {
         ensure!(
             defaults.len() == self.dense_types.len(),
             InvalidArgument,
