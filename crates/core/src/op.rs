@@ -38,6 +38,9 @@ pub struct Op {
     pub class: OpClass,
     /// True if the kernel is too small to be worth another thread, whatever its inputs.
     pub cheap: bool,
+    /// The bytes of inputs from which on the kernel is large, i.e. worth another thread; a power of two. A text counts as
+    /// 32 bytes, however long it is.
+    pub large_from: usize,
     /// True if the op has state or effects: it is never folded, deduplicated or skipped.
     pub stateful: bool,
     /// True if the kernel of a stateful op may be stopped when it asks for memory for its outputs and restarted,
@@ -72,6 +75,7 @@ impl Op {
         accuracy: Accuracy::Exact,
         class: OpClass::Plain,
         cheap: false,
+        large_from: 128 * 1024,
         stateful: false,
         restartable: false,
         commutative: false,
@@ -82,6 +86,9 @@ impl Op {
         distributed: false,
         deprecated_at: None,
     };
+
+    /// The bytes from which on a kernel is large that does much with each of them: one that decomposes matrices.
+    pub const LARGE_IF_COSTLY: usize = 8 * 1024;
 
     /// The defaults for ops with state or effects.
     pub const STATEFUL: Op = Op { stateful: true, ..Op::PURE };

@@ -21,6 +21,7 @@ mod scan;
 pub use encode::{EncodeOptions, encode};
 
 use ferroflow_core::device::Threads;
+use ferroflow_core::{Result, Tensor};
 use header::Header;
 
 /// Settings of a decoder.
@@ -65,8 +66,8 @@ pub struct Image {
     pub width: usize,
     /// The number of bytes in a pixel.
     pub channels: usize,
-    /// The bytes.
-    pub pixels: Vec<u8>,
+    /// The bytes, in a row.
+    pub pixels: Tensor,
 }
 
 /// Returns height, width and number of channels, which are read from the file's header.
@@ -75,10 +76,13 @@ pub fn shape(file: &[u8]) -> Option<[usize; 3]> {
     Some([header.frame.height, header.frame.width, header.frame.components.len()])
 }
 
-/// Decodes a file; nothing if it is damaged, or the window is not in the image.
-pub fn decode(file: &[u8], options: &DecodeOptions, threads: Threads<'_>) -> Option<Image> {
-    let header = Header::read(file)?;
-    pixels::decode(file, &header, options, threads)
+/// Decodes a file into memory of the threads' device; nothing if it is damaged, or the window is not in the image. Fails if
+/// there is no memory.
+pub fn decode(file: &[u8], options: &DecodeOptions, threads: Threads<'_>) -> Result<Option<Image>> {
+    match Header::read(file) {
+        Some(header) => pixels::decode(file, &header, options, threads),
+        None => Ok(None),
+    }
 }
 
 /// Positions of coefficients in a block, in the order in which they are written; positions past the end are the last one.

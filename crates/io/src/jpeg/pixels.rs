@@ -5,6 +5,7 @@ use super::idct::Transform;
 use super::scan::ScanReader;
 use super::{Block, DecodeOptions, Image};
 use ferroflow_core::device::Threads;
+use ferroflow_core::{DType, Result, Shape, Tensor};
 use multiversion::multiversion;
 
 /// Colors of the file and of the result.
@@ -34,8 +35,8 @@ fn colors(header: &Header) -> Option<Colors> {
 }
 
 /// One component of the image, as bytes.
-struct Plane {
-    pixels: Vec<u8>,
+struct Plane<'a> {
+    pixels: &'a mut [u8],
     stride: usize,
     /// The rows that hold pixels of the image.
     height: usize,
@@ -74,38 +75,27 @@ pub(super) fn decode(
     header: &Header,
     options: &DecodeOptions,
     threads: Threads<'_>,
-) -> Option<Image> {
+) -> Result<Option<Image>> {
+    let Some(plan) = Plan::new(file, header, options) else { return Ok(None) };
+    let Plan { from, channels, window, height, unit } = plan;
     let frame = &header.frame;
-    let channels = if options.channels == 0 { frame.components.len().min(3) } else { options.channels };
-    let from = colors(header)?;
-    match (channels, from) {
-        (1, Colors::Gray | Colors::YCbCr | Colors::Rgb) | (3, _) => {}
-        _ => return None,
-    }
-    let unit = 8 / options.ratio;
-    let (height, width) = (frame.height.div_ceil(options.ratio), frame.width.div_ceil(options.ratio));
-    if height * width * frame.components.len() >= 1 << 29 {
-        return None;
-    }
-    let blocks = frame.components.iter().map(|c| {
-        let (across, down) = frame.blocks(c);
-        across * down
-    });
-    let blocks: usize = blocks.sum();
-    if blocks > MAX_MISSING_BLOCKS && blocks > file.len() * 8 && !options.try_recover_truncated {
-        return None;
-    }
-    let window = Window::new(options.crop, height, width, unit, frame)?;
+    let memory = |bytes: usize| threads.device().allocate(DType::Uint8, Shape::vector(bytes));
+    let mut parts: Vec<Tensor> =
+        frame.components.iter().map(|c| memory(plane_bytes(frame, c, unit))).collect::<Result<_>>()?;
     let mut planes = Vec::new();
-    for component in &frame.components {
-        planes.push(Plane::new(frame, component, options, unit, &window)?);
+    for (component, pixels) in frame.components.iter().zip(&mut parts) {
+        let Some(plane) = Plane::new(frame, component, options, unit, &window, pixels.flat_mut()?) else {
+            return Ok(None);
+        };
+        planes.push(plane);
     }
     let needed = if channels == 1 && from == Colors::YCbCr { 1 } else { planes.len() };
-    let units_read = if !frame.progressive && header.scan.components.len() == frame.components.len() {
-        read_directly(file, header, options, &mut planes, needed)?
+    let read = if !frame.progressive && header.scan.components.len() == frame.components.len() {
+        read_directly(file, header, options, &mut planes[..], needed, threads)
     } else {
-        read_scans(file, header, options, &mut planes, needed, threads)?
+        read_scans(file, header, options, &mut planes, needed, threads)
     };
+    let Some(units_read) = read else { return Ok(None) };
     // Rows of which the next ones are missing lack their context.
     let lacking = usize::from(planes[..needed].iter().any(|plane| plane.spread.has_context()));
     let complete = match units_read {
@@ -115,10 +105,12 @@ pub(super) fn decode(
     let rows_read = complete.saturating_sub(window.top).min(window.height);
     let fraction = rows_read as f32 / window.height as f32;
     if fraction < options.acceptable_fraction.min(1.0) {
-        return None;
+        return Ok(None);
     }
-    let mut pixels = vec![0; window.height * window.width * channels];
     let row = window.width * channels;
+    let mut pixels = memory(window.height * row)?;
+    let (rows, missing) = pixels.flat_mut::<u8>()?.split_at_mut(rows_read * row);
+    missing.fill(0);
     let out = Converter {
         planes: &planes[..needed],
         from,
@@ -126,8 +118,46 @@ pub(super) fn decode(
         channels,
         window: &window,
     };
-    threads.parallel_rows(&mut pixels[..rows_read * row], row, 4, |first, rows| out.fill(first, rows));
-    Some(Image { height: window.height, width: window.width, channels, pixels })
+    threads.parallel_rows(rows, row, 4, |first, rows| out.fill(first, rows));
+    Ok(Some(Image { height: window.height, width: window.width, channels, pixels }))
+}
+
+/// The outline of a result, known before anything is decoded.
+struct Plan {
+    from: Colors,
+    channels: usize,
+    window: Window,
+    height: usize,
+    /// The number of pixels along the side of a block, of components that have all pixels.
+    unit: usize,
+}
+
+impl Plan {
+    /// A plan; none if the file cannot be decoded so.
+    fn new(file: &[u8], header: &Header, options: &DecodeOptions) -> Option<Plan> {
+        let frame = &header.frame;
+        let channels = if options.channels == 0 { frame.components.len().min(3) } else { options.channels };
+        let from = colors(header)?;
+        match (channels, from) {
+            (1, Colors::Gray | Colors::YCbCr | Colors::Rgb) | (3, _) => {}
+            _ => return None,
+        }
+        let unit = 8 / options.ratio;
+        let (height, width) = (frame.height.div_ceil(options.ratio), frame.width.div_ceil(options.ratio));
+        if height * width * frame.components.len() >= 1 << 29 {
+            return None;
+        }
+        let blocks = frame.components.iter().map(|c| {
+            let (across, down) = frame.blocks(c);
+            across * down
+        });
+        let blocks: usize = blocks.sum();
+        if blocks > MAX_MISSING_BLOCKS && blocks > file.len() * 8 && !options.try_recover_truncated {
+            return None;
+        }
+        let window = Window::new(options.crop, height, width, unit, frame)?;
+        Some(Plan { from, channels, window, height, unit })
+    }
 }
 
 /// The part of the image that is wanted. Decoding begins at a unit, so that a few columns on its left are decoded, too.
@@ -165,14 +195,15 @@ impl Window {
     }
 }
 
-impl Plane {
-    fn new(
+impl Plane<'_> {
+    fn new<'a>(
         frame: &Frame,
         component: &Component,
         options: &DecodeOptions,
         unit: usize,
         window: &Window,
-    ) -> Option<Plane> {
+        pixels: &'a mut [u8],
+    ) -> Option<Plane<'a>> {
         let size = block_size(frame, component, unit);
         let across_units = if frame.components.len() == 1 { 1 } else { component.across };
         let (blocks, _) = padded_blocks(frame, component);
@@ -197,8 +228,15 @@ impl Plane {
             _ => return None,
         };
         let start = window.first_unit * across_units * size;
-        Some(Plane { pixels: Vec::new(), stride: blocks * size, height, start, width, spread })
+        Some(Plane { pixels, stride: blocks * size, height, start, width, spread })
     }
+}
+
+/// The number of bytes of a component's plane.
+fn plane_bytes(frame: &Frame, component: &Component, unit: usize) -> usize {
+    let (across, down) = padded_blocks(frame, component);
+    let size = block_size(frame, component, unit);
+    across * down * size * size
 }
 
 /// The number of blocks that interleaved scans have of a component, across and down.
@@ -232,13 +270,17 @@ fn transform(header: &Header, number: usize, options: &DecodeOptions) -> Option<
     Some(Transform::new(table, size, options.accurate_dct))
 }
 
+/// Images of at least this many blocks are transformed on another thread than the one that reads.
+const BLOCKS_TO_SHARE: usize = 1024;
+
 /// Reads the only scan of an image block by block. Returns the number of rows of units, if not all were read.
 fn read_directly(
     file: &[u8],
     header: &Header,
     options: &DecodeOptions,
-    planes: &mut [Plane],
+    planes: &mut [Plane<'_>],
     needed: usize,
+    threads: Threads<'_>,
 ) -> Option<Option<usize>> {
     let frame = &header.frame;
     let mut reader = ScanReader::new(file, header)?;
@@ -246,38 +288,72 @@ fn read_directly(
         (0..planes.len()).map(|number| transform(header, number, options)).collect::<Option<_>>()?;
     let single = frame.components.len() == 1;
     let (units_across, units_down) = if single { frame.blocks(&frame.components[0]) } else { frame.units() };
-    let mut block: Block = [0; 64];
-    for row in 0..units_down {
-        let starts: Vec<usize> = planes.iter().map(|plane| plane.pixels.len()).collect();
-        for ((plane, component), transform) in
-            planes.iter_mut().zip(&frame.components).zip(&transforms).take(needed)
-        {
+    // In the order of the file: a component's number, and how many of its blocks a unit has across and down.
+    let parts: Vec<(usize, usize, usize)> = header
+        .scan
+        .components
+        .iter()
+        .map(|(number, _, _)| {
+            let component = &frame.components[*number];
+            if single { (*number, 1, 1) } else { (*number, component.across, component.down) }
+        })
+        .collect();
+    let blocks_of_unit: usize = parts.iter().map(|(_, across, down)| across * down).sum();
+    let shared = threads.count() > 1 && blocks_of_unit * units_across * units_down >= BLOCKS_TO_SHARE;
+    let mut bands: Vec<_> = planes[..needed]
+        .iter_mut()
+        .zip(&transforms)
+        .zip(&frame.components)
+        .map(|((plane, transform), component)| {
             let rows = if single { 1 } else { component.down } * transform.size;
-            let length = plane.pixels.len() + rows * plane.stride;
-            plane.pixels.resize(length, 0);
-        }
-        for column in 0..units_across {
-            reader.begin_unit();
-            for (place, (number, _, _)) in header.scan.components.iter().enumerate() {
-                let component = &frame.components[*number];
-                let (across, down) = if single { (1, 1) } else { (component.across, component.down) };
-                let (plane, transform) = (&mut planes[*number], &transforms[*number]);
-                for part in 0..across * down {
-                    block.fill(0);
-                    let any = reader.block(place, &mut block);
-                    if *number < needed {
-                        let (x, y) = (column * across + part % across, part / across);
-                        let at = starts[*number] + y * transform.size * plane.stride + x * transform.size;
-                        transform.put(&block, !any, &mut plane.pixels[at..], plane.stride);
-                    }
+            (plane.stride, plane.pixels.chunks_mut(rows * plane.stride))
+        })
+        .collect();
+    // One row of units: its blocks, and the rows of planes that they are for.
+    let put = |blocks: &[(Block, bool)], rows: &mut [(usize, &mut [u8])]| {
+        for (column, blocks) in blocks.chunks_exact(blocks_of_unit).enumerate() {
+            let mut blocks = blocks.iter();
+            for (number, across, down) in &parts {
+                for (part, (block, any)) in blocks.by_ref().take(across * down).enumerate() {
+                    let Some((stride, rows)) = rows.get_mut(*number) else { continue };
+                    let size = transforms[*number].size;
+                    let (x, y) = (column * across + part % across, part / across);
+                    transforms[*number].put(block, !any, &mut rows[(y * *stride + x) * size..], *stride);
                 }
             }
-            reader.end_unit();
         }
-        if reader.is_at_end_of_file() && !options.try_recover_truncated {
-            let done = if single { row / frame.components[0].down } else { row };
-            return Some(Some(done));
+    };
+    let ended = threads.pool().in_place_scope(|scope| {
+        let mut blocks: Vec<(Block, bool)> = Vec::new();
+        for row in 0..units_down {
+            blocks.clear();
+            blocks.resize(blocks_of_unit * units_across, ([0; 64], false));
+            for unit in blocks.chunks_exact_mut(blocks_of_unit) {
+                reader.begin_unit();
+                let mut blocks = unit.iter_mut();
+                for (place, (_, across, down)) in parts.iter().enumerate() {
+                    for (block, any) in blocks.by_ref().take(across * down) {
+                        *any = reader.block(place, block);
+                    }
+                }
+                reader.end_unit();
+            }
+            let mut rows: Vec<(usize, &mut [u8])> =
+                bands.iter_mut().filter_map(|(stride, rows)| Some((*stride, rows.next()?))).collect();
+            if shared {
+                let (blocks, put) = (std::mem::take(&mut blocks), &put);
+                scope.spawn(move |_| put(&blocks, &mut rows));
+            } else {
+                put(&blocks, &mut rows);
+            }
+            if reader.is_at_end_of_file() && !options.try_recover_truncated {
+                return Some(if single { row / frame.components[0].down } else { row });
+            }
         }
+        None
+    });
+    if ended.is_some() {
+        return Some(ended);
     }
     // The image must end after its only scan.
     match header.clone().next(file, reader.end()) {
@@ -292,7 +368,7 @@ fn read_scans(
     file: &[u8],
     header: &Header,
     options: &DecodeOptions,
-    planes: &mut [Plane],
+    planes: &mut [Plane<'_>],
     needed: usize,
     threads: Threads<'_>,
 ) -> Option<Option<usize>> {
@@ -319,9 +395,9 @@ fn read_scans(
     for (number, plane) in planes.iter_mut().enumerate().take(needed) {
         let Some(transform) = &transforms[number] else { return None };
         let (across, down) = sizes[number];
-        plane.pixels = vec![0; down * transform.size * plane.stride];
         let (blocks, stride) = (&blocks[number], plane.stride);
-        threads.parallel_rows(&mut plane.pixels, transform.size * stride, 2, |first, rows| {
+        let pixels = &mut plane.pixels[..down * transform.size * stride];
+        threads.parallel_rows(pixels, transform.size * stride, 2, |first, rows| {
             for (row, out) in rows.chunks_mut(transform.size * stride).enumerate() {
                 for (column, block) in blocks[(first + row) * across..][..across].iter().enumerate() {
                     let only_first = block[1..].iter().all(|coefficient| *coefficient == 0);
@@ -380,7 +456,7 @@ fn read_scan(
 
 /// Makes rows of pixels from planes.
 struct Converter<'a> {
-    planes: &'a [Plane],
+    planes: &'a [Plane<'a>],
     from: Colors,
     adobe: bool,
     channels: usize,
@@ -464,7 +540,7 @@ fn gray(r: u8, g: u8, b: u8) -> u8 {
 }
 
 /// Pixels that are converted at once, so that the arithmetic is done in vectors.
-const LANES: usize = 16;
+const LANES: usize = 32;
 
 #[multiversion(targets("x86_64+avx2"))]
 fn from_ycc(y: &[u8], cb: &[u8], cr: &[u8], out: &mut [u8]) {
@@ -494,25 +570,24 @@ fn convert(y: &[u8; LANES], cb: &[u8; LANES], cr: &[u8; LANES], out: &mut [u8; 3
     const GREEN: i32 = (1 << 16) - fix(0.71414);
     const BLUE: i32 = fix(1.77200) - (2 << 16);
     let product = |x: i16, factor: i32| i32::from(x) * i32::from(factor as i16);
-    let mut pixels = [0u32; LANES];
+    let mut colors = [[0u8; LANES]; 3];
     for lane in 0..LANES {
         let y = i16::from(y[lane]);
         let (cb, cr) = (i16::from(cb[lane]) - 128, i16::from(cr[lane]) - 128);
         let red = y + cr + ((product(cr, RED) + HALF) >> 16) as i16;
         let green = y - cr + ((product(cr, GREEN) - product(cb, fix(0.34414)) + HALF) >> 16) as i16;
         let blue = y + 2 * cb + ((product(cb, BLUE) + HALF) >> 16) as i16;
-        let byte = |x: i16| x.clamp(0, 255) as u32;
-        pixels[lane] = byte(red) | byte(green) << 8 | byte(blue) << 16;
+        let byte = |x: i16| x.clamp(0, 255) as u8;
+        (colors[0][lane], colors[1][lane], colors[2][lane]) = (byte(red), byte(green), byte(blue));
     }
-    // Four bytes are written for each pixel, of which the next one covers the last.
-    let mut bytes = [0u8; 3 * LANES + 1];
-    for (lane, pixel) in pixels.iter().enumerate() {
-        bytes[3 * lane..3 * lane + 4].copy_from_slice(&pixel.to_le_bytes());
+    for lane in 0..LANES {
+        out[3 * lane] = colors[0][lane];
+        out[3 * lane + 1] = colors[1][lane];
+        out[3 * lane + 2] = colors[2][lane];
     }
-    out.copy_from_slice(&bytes[..3 * LANES]);
 }
 
-impl Plane {
+impl Plane<'_> {
     /// The width of a row once it has the size of the image's.
     fn spread_width(&self) -> usize {
         match self.spread {

@@ -9,6 +9,7 @@ pub(crate) mod cholesky;
 pub(crate) mod functions;
 pub(crate) mod general;
 pub(crate) mod lu;
+mod panel;
 pub(crate) mod reflection;
 pub(crate) mod rotation;
 pub(crate) mod scalar;

@@ -4,9 +4,11 @@
 //! tables are filled once and read from then on; others change at any time, one change at a time. Lookups of many keys
 //! are shared among threads.
 
+mod buckets;
 mod column;
 mod dense;
 mod map;
+mod texts;
 
 pub(crate) use dense::DenseSpec;
 
@@ -284,4 +286,4 @@ impl Keys<'_> {
 }
 
 /// Work of a lookup, in units of a simple operation.
-const LOOKUP_WORK: usize = 40;
+const LOOKUP_WORK: usize = 10;

@@ -41,6 +41,8 @@ pub(crate) struct ExecNode {
     pub(crate) refs: bool,
     /// True if the kernel may be worth another thread, depending on its inputs.
     pub(crate) may_be_large: bool,
+    /// The logarithm of the bytes of inputs from which on it is.
+    large_bits: u8,
     /// True if the kernel may be stopped when its output turns out to be large, and restarted.
     pub(crate) may_stop: bool,
     /// Fields that most steps do not use, kept apart so that the others stay in the cache.
@@ -54,7 +56,22 @@ pub(crate) struct NodeDetails {
     pub(crate) data: Arc<NodeData>,
 }
 
+/// The logarithm of the nodes that a kernel counts for which is as good as large.
+pub(crate) const CHECK_BITS: u8 = 6;
+
 impl ExecNode {
+    /// Whether inputs of this size make the kernel large, i.e. worth another thread.
+    #[inline]
+    pub(crate) fn is_large(&self, bytes: usize) -> bool {
+        bytes >> self.large_bits > 0
+    }
+
+    /// The number of nodes that the kernel counts for with inputs of this size.
+    #[inline]
+    pub(crate) fn nodes_worth(&self, bytes: usize) -> usize {
+        bytes >> self.large_bits.saturating_sub(CHECK_BITS)
+    }
+
     /// The node in the graph.
     pub(crate) fn data(&self) -> &NodeData {
         &self.details.data
@@ -162,15 +179,18 @@ impl Layout {
                 }
                 Err(error) => return Err(error.at_node(&data.name)),
             };
-            let (cheap, effects) = match &data.kind {
-                NodeKind::Op(entry) => (entry.op.cheap, entry.op.stateful && !entry.op.restartable),
-                _ => (true, true),
+            let (cheap, large_from, effects) = match &data.kind {
+                NodeKind::Op(entry) => {
+                    (entry.op.cheap, entry.op.large_from, entry.op.stateful && !entry.op.restartable)
+                }
+                _ => (true, usize::MAX, true),
             };
             let may_be_large =
                 !cheap && matches!(&work, Work::Kernel(kernel) if matches!(**kernel, Kernel::Sync(_)));
             nodes.push(ExecNode {
                 class: data.class(),
                 may_be_large,
+                large_bits: large_from.max(1).ilog2() as u8,
                 may_stop: may_be_large && !effects,
                 work,
                 frame,

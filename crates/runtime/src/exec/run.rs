@@ -3,7 +3,7 @@
 
 use super::frames::{Ready, StepFrames, Token};
 use super::inbox::{Event, Inbox, KernelWaker};
-use super::layout::{ExecNode, Layout, Work};
+use super::layout::{CHECK_BITS, ExecNode, Layout, Work};
 use super::turn::{begin, current_trace};
 use crate::partial::PartialHub;
 use crate::pool::ComputePool;
@@ -22,12 +22,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// Inputs of at least this many bytes make a kernel large, i.e. worth another thread.
-const LARGE_BYTES: usize = 128 * 1024;
-/// The number of nodes between checks of the clock and of cancellation. [`BYTES_PER_CHECK`] of inputs count as one more
-/// node.
-const CHECK_EVERY: u32 = 64;
-const BYTES_PER_CHECK: usize = LARGE_BYTES / CHECK_EVERY as usize;
+/// The number of nodes between checks of the clock and of cancellation. A kernel counts for more nodes the nearer its
+/// inputs come to making it large.
+const CHECK_EVERY: u32 = 1 << CHECK_BITS;
 
 /// Memory of a step other than tensors; reused by the next step of the same plan.
 pub(crate) struct Scratch {
@@ -334,7 +331,7 @@ impl Run {
                     Kernel::Sync(run) => {
                         if node.may_be_large {
                             let bytes = input_bytes(inputs);
-                            if bytes >= LARGE_BYTES {
+                            if node.is_large(bytes) {
                                 if self.turn.inline {
                                     scratch.ready.push(token);
                                     return Ok(Some(Progress::Yield));
@@ -345,7 +342,7 @@ impl Run {
                                     return Ok(None);
                                 }
                             }
-                            let counts = u32::try_from(bytes / BYTES_PER_CHECK).unwrap_or(u32::MAX);
+                            let counts = u32::try_from(node.nodes_worth(bytes)).unwrap_or(u32::MAX);
                             self.nodes_until_check = self.nodes_until_check.saturating_sub(counts);
                         }
                         let mut cx = KernelCx::new(inputs, &self.step, position, token.dead());

@@ -31,6 +31,8 @@ static DECODE_JPEG: Op = Op {
     ],
     shape: image_shape,
     kernels: kernels![any decode_kernel],
+    // A picture takes a millisecond or more.
+    large_from: 32,
     ..Op::PURE
 };
 
@@ -47,6 +49,7 @@ static EXTRACT_JPEG_SHAPE: Op = Op {
     attrs: &["output_type: {int32, int64} = DT_INT32"],
     shape: jpeg_shape_shape,
     kernels: kernels![any jpeg_shape_kernel],
+    large_from: Op::PURE.large_from,
     ..DECODE_JPEG
 };
 
@@ -279,11 +282,15 @@ impl Decode {
             options.crop = Some(sides);
         }
         self.refuse("JPEG", "jpeg")?;
-        let Some(image) = jpeg::decode(file, &options, cx.threads()) else {
+        let Some(image) = jpeg::decode(file, &options, cx.threads())? else {
             bail!(InvalidArgument, "jpeg::Uncompress failed. Invalid JPEG data or crop window.");
         };
         cx.conclude(Ok(()))?;
-        self.bytes(self.shape(image.height, image.width, image.channels)?, image.pixels)
+        let shape = self.shape(image.height, image.width, image.channels)?;
+        match self.dtype {
+            DType::Uint8 => image.pixels.reshaped(shape),
+            _ => self.bytes(shape, image.pixels.flat::<u8>()?.to_vec()),
+        }
     }
 
     fn png(&self, cx: &KernelCx<'_>, file: &[u8]) -> Result<Tensor> {

@@ -36,6 +36,7 @@ static SELF_ADJOINT_EIG: Op = Op {
     deprecated_at: Some(11),
     kernels: kernels![self_adjoint_kernel: f64, f32],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 
@@ -55,6 +56,7 @@ static SELF_ADJOINT_EIG_V2: Op = Op {
     gradient: Gradient::Fn(self_adjoint_gradient),
     kernels: kernels![self_adjoint_v2_kernel: f64, f32, C64, C128],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 
@@ -80,6 +82,7 @@ static EIG: Op = Op {
     gradient: Gradient::Fn(eig_gradient),
     kernels: kernels![eig_kernel: f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 
@@ -96,6 +99,7 @@ static SVD: Op = Op {
     gradient: Gradient::Fn(svd_gradient),
     kernels: kernels![svd_kernel: f64, f32, C64, C128],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 
@@ -121,6 +125,7 @@ static MATRIX_SOLVE_LS: Op = Op {
     gradient: Gradient::Fn(least_squares_gradient),
     kernels: kernels![least_squares_kernel: f64, f32, C64, C128],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 

@@ -39,6 +39,7 @@ static CHOLESKY: Op = Op {
     gradient: Gradient::Fn(cholesky_gradient),
     kernels: kernels![cholesky_kernel: f64, f32, C64, C128],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 
@@ -60,6 +61,7 @@ static CHOLESKY_GRAD: Op = Op {
     shape: unchanged_square,
     kernels: kernels![cholesky_grad_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 
@@ -78,6 +80,7 @@ static LU: Op = Op {
     shape: lu_shape,
     kernels: kernels![lu_kernel: f64, f32, C64, C128],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 
@@ -90,6 +93,7 @@ static MATRIX_SOLVE: Op = Op {
     gradient: Gradient::Fn(solve_gradient),
     kernels: kernels![solve_kernel: f64, f32, C64, C128],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 
@@ -111,6 +115,7 @@ static MATRIX_INVERSE: Op = Op {
     gradient: Gradient::Fn(inverse_gradient),
     kernels: kernels![inverse_kernel: f64, f32, C64, C128; any half_inverse_kernel],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 
@@ -133,6 +138,7 @@ static MATRIX_DETERMINANT: Op = Op {
     gradient: Gradient::Fn(determinant_gradient),
     kernels: kernels![determinant_kernel: f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 

@@ -21,6 +21,7 @@ static MATRIX_EXPONENTIAL: Op = Op {
     deprecated_at: Some(27),
     kernels: kernels![exponential_kernel: f64, f32, C64, C128],
     accuracy: Accuracy::Rounding,
+    large_from: Op::LARGE_IF_COSTLY,
     ..Op::PURE
 };
 

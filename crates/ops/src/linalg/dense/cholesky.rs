@@ -1,6 +1,6 @@
 //! Cholesky's decomposition of self-adjoint positive matrices, and its gradient.
 
-use super::SMALL;
+use super::panel::{Row, WIDTH, subtract_after, subtract_product};
 use super::scalar::{Scalar, subtract_multiple};
 use super::triangular::{Half, divide_by_adjoint, solve, split};
 use crate::linalg::product::MatrixView;
@@ -8,6 +8,8 @@ use crate::numeric::Num;
 use ferroflow_core::device::Threads;
 use multiversion::multiversion;
 
+/// Matrices of at most this many rows are not split further.
+const WHOLE: usize = 256;
 /// Rows of a product of which only the lower half is wanted.
 const BAND: usize = 128;
 
@@ -23,8 +25,11 @@ fn factor_block<T: Scalar>(
     stride: usize,
     order: usize,
 ) -> bool {
-    if order <= SMALL {
+    if order <= WIDTH {
         return factor_small(matrix, stride, order);
+    }
+    if order <= WHOLE {
+        return factor_panels(matrix, stride, order);
     }
     let middle = split(order);
     if !factor_block(threads, matrix, stride, middle) {
@@ -46,7 +51,7 @@ fn factor_block<T: Scalar>(
 
 #[multiversion(targets("x86_64+avx2+fma"))]
 fn factor_small<T: Scalar>(matrix: &mut [T], stride: usize, order: usize) -> bool {
-    let mut column = [T::ZERO; SMALL];
+    let mut column = [T::ZERO; WIDTH];
     for k in 0..order {
         let pivot = matrix[k * stride + k].real();
         // What is not a number goes on, as in stock.
@@ -64,6 +69,82 @@ fn factor_small<T: Scalar>(matrix: &mut [T], stride: usize, order: usize) -> boo
             let factor = matrix[row * stride + k];
             let own = &mut matrix[row * stride + k + 1..row * stride + row + 1];
             subtract_multiple(own, factor, &column[k + 1..=row]);
+        }
+    }
+    true
+}
+
+/// Factors a matrix panel by panel: columns are reduced by all columns on their left, then among themselves.
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn factor_panels<T: Scalar>(matrix: &mut [T], stride: usize, order: usize) -> bool {
+    let mut known: Vec<Row<T>> = vec![[T::ZERO; WIDTH]; order.saturating_sub(1) / WIDTH * WIDTH];
+    let mut panel: Vec<Row<T>> = vec![[T::ZERO; WIDTH]; order];
+    for first in (0..order).step_by(WIDTH) {
+        let width = WIDTH.min(order - first);
+        for (row, panel) in panel[first..].iter_mut().enumerate() {
+            panel[..width].copy_from_slice(&matrix[(first + row) * stride + first..][..width]);
+        }
+        for (at, row) in (first..first + width).enumerate() {
+            let row = &matrix[row * stride..][..first];
+            known.iter_mut().zip(row).for_each(|(known, x)| known[at] = x.conj());
+        }
+        subtract_product(
+            &mut panel[first..],
+            |row| &matrix[(first + row) * stride..][..first],
+            &known[..first],
+        );
+        if !factor_columns(&mut panel[first..], width) {
+            return false;
+        }
+        for (row, panel) in panel[first..].iter().enumerate() {
+            let width = width.min(row + 1);
+            matrix[(first + row) * stride + first..][..width].copy_from_slice(&panel[..width]);
+        }
+    }
+    true
+}
+
+/// Factors the first `width` columns, of which the rows begin at the diagonal.
+#[inline(always)]
+fn factor_columns<T: Scalar>(panel: &mut [Row<T>], width: usize) -> bool {
+    let mut inverses = [T::Real::ZERO; WIDTH];
+    let mut adjoint = [[T::ZERO; WIDTH]; WIDTH];
+    let (corner, below) = panel.split_at_mut(width);
+    for k in 0..width {
+        let pivot = corner[k][k].real();
+        // What is not a number goes on, as in stock.
+        if pivot <= T::Real::ZERO {
+            return false;
+        }
+        let pivot = num_traits::Float::sqrt(pivot);
+        corner[k][k] = T::from_real(pivot);
+        inverses[k] = T::Real::ONE / pivot;
+        for row in k + 1..width {
+            let x = corner[row][k].scaled(inverses[k]);
+            (corner[row][k], adjoint[k][row]) = (x, x.conj());
+        }
+        for row in &mut corner[k + 1..] {
+            subtract_after(row, k, row[k], &adjoint[k]);
+        }
+    }
+    // Columns of rows side by side: what is subtracted from one row does not wait for another.
+    for rows in below.chunks_mut(WIDTH) {
+        let mut columns = [[T::ZERO; WIDTH]; WIDTH];
+        for (at, row) in rows.iter().enumerate() {
+            columns.iter_mut().zip(row).for_each(|(column, x)| column[at] = *x);
+        }
+        for k in 0..width {
+            let (known, rest) = columns[..width].split_at_mut(k + 1);
+            let own = &mut known[k];
+            own.iter_mut().for_each(|x| *x = x.scaled(inverses[k]));
+            for (column, factor) in rest.iter_mut().zip(&adjoint[k][k + 1..]) {
+                for at in 0..WIDTH {
+                    column[at] -= own[at] * *factor;
+                }
+            }
+        }
+        for (at, row) in rows.iter_mut().enumerate() {
+            row.iter_mut().zip(&columns).for_each(|(x, column)| *x = column[at]);
         }
     }
     true

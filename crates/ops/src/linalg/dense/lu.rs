@@ -1,14 +1,16 @@
 //! Triangular factors of square matrices with rows exchanged.
 
+use super::panel::{Row, WIDTH, subtract_after, subtract_product};
 use super::scalar::{Scalar, subtract_multiple};
 use super::triangular::{Half, solve, split};
 use crate::linalg::product::MatrixView;
 use crate::numeric::Num;
 use ferroflow_core::device::Threads;
 use multiversion::multiversion;
+use std::ops::Range;
 
-/// Columns that are eliminated one by one.
-const PANEL: usize = 16;
+/// At most this many columns are not split further.
+const WHOLE: usize = 112;
 
 /// The order of rows after a factorization.
 pub(crate) struct Exchanges {
@@ -52,8 +54,8 @@ fn factor_columns<T: Scalar>(
     last: usize,
     exchanges: &mut Exchanges,
 ) {
-    if last - first <= PANEL {
-        return factor_panel(matrix, order, first, last, exchanges);
+    if last - first <= WHOLE {
+        return factor_panels(matrix, order, first, last, exchanges);
     }
     let middle = first + split(last - first);
     factor_columns(threads, matrix, order, first, middle, exchanges);
@@ -78,38 +80,88 @@ fn factor_columns<T: Scalar>(
     factor_columns(threads, matrix, order, middle, last, exchanges);
 }
 
+/// Factors some columns panel by panel: each is factored by itself and reduces the columns on its right.
 #[multiversion(targets("x86_64+avx2+fma"))]
-fn factor_panel<T: Scalar>(
+fn factor_panels<T: Scalar>(
     matrix: &mut [T],
     order: usize,
     first: usize,
     last: usize,
     exchanges: &mut Exchanges,
 ) {
-    for k in first..last {
-        let (mut best, mut pivot) = (k, matrix[k * order + k].modulus());
-        for row in k + 1..order {
-            let size = matrix[row * order + k].modulus();
-            if size > pivot {
-                (best, pivot) = (row, size);
+    let mut panel: Vec<Row<T>> = vec![[T::ZERO; WIDTH]; order - first];
+    let mut reduced: Vec<Row<T>> = if last - first > WIDTH { panel.clone() } else { Vec::new() };
+    for start in (first..last).step_by(WIDTH) {
+        let end = (start + WIDTH).min(last);
+        let width = end - start;
+        let panel = &mut panel[..order - start];
+        copy_in(matrix, order, start, start..end, panel);
+        for k in 0..width {
+            let best = factor_column(panel, k);
+            if best != k {
+                let (above, below) = matrix.split_at_mut((start + best) * order);
+                above[(start + k) * order..][..order].swap_with_slice(&mut below[..order]);
+                exchanges.rows.swap(start + k, start + best);
+                exchanges.odd = !exchanges.odd;
             }
         }
-        if best != k {
-            let (above, below) = matrix.split_at_mut(best * order);
-            above[k * order..(k + 1) * order].swap_with_slice(&mut below[..order]);
-            exchanges.rows.swap(k, best);
-            exchanges.odd = !exchanges.odd;
+        copy_out(panel, matrix, order, start, start..end);
+        let (corner, below) = panel.split_at(width);
+        for column in (end..last).step_by(WIDTH) {
+            let columns = column..(column + WIDTH).min(last);
+            let block = &mut reduced[..order - start];
+            copy_in(matrix, order, start, columns.clone(), block);
+            let (top, rest) = block.split_at_mut(width);
+            for (row, factors) in corner.iter().enumerate().skip(1) {
+                let (known, own) = top.split_at_mut(row);
+                for (known, factor) in known.iter().zip(factors) {
+                    subtract_multiple(&mut own[0], *factor, known);
+                }
+            }
+            subtract_product(rest, |row| &below[row][..width], top);
+            copy_out(block, matrix, order, start, columns);
         }
-        if pivot == T::Real::ZERO {
-            continue;
+    }
+}
+
+/// Moves the row with the largest element of a column to the diagonal, where it is taken from the rows below. Returns where
+/// that row was.
+#[inline(always)]
+fn factor_column<T: Scalar>(panel: &mut [Row<T>], column: usize) -> usize {
+    let (mut best, mut pivot) = (column, panel[column][column].modulus());
+    for (row, elements) in panel.iter().enumerate().skip(column + 1) {
+        let size = elements[column].modulus();
+        if size > pivot {
+            (best, pivot) = (row, size);
         }
-        let (above, below) = matrix.split_at_mut((k + 1) * order);
-        let own = &above[k * order..];
-        let inverse = own[k].reciprocal();
-        for row in below.chunks_exact_mut(order) {
-            let factor = row[k] * inverse;
-            row[k] = factor;
-            subtract_multiple(&mut row[k + 1..last], factor, &own[k + 1..last]);
-        }
+    }
+    panel.swap(column, best);
+    if pivot == T::Real::ZERO {
+        return best;
+    }
+    let (above, below) = panel.split_at_mut(column + 1);
+    let own = &above[column];
+    let inverse = own[column].reciprocal();
+    for row in below {
+        let factor = row[column] * inverse;
+        subtract_after(row, column, factor, own);
+        row[column] = factor;
+    }
+    best
+}
+
+/// Copies some columns of rows from `first` on.
+#[inline(always)]
+fn copy_in<T: Scalar>(matrix: &[T], order: usize, first: usize, columns: Range<usize>, to: &mut [Row<T>]) {
+    for (row, to) in matrix[first * order..].chunks_exact(order).zip(to) {
+        to[..columns.len()].copy_from_slice(&row[columns.clone()]);
+    }
+}
+
+/// Copies them back.
+#[inline(always)]
+fn copy_out<T: Scalar>(from: &[Row<T>], matrix: &mut [T], order: usize, first: usize, columns: Range<usize>) {
+    for (row, from) in matrix[first * order..].chunks_exact_mut(order).zip(from) {
+        row[columns.clone()].copy_from_slice(&from[..columns.len()]);
     }
 }

@@ -139,6 +139,14 @@ fn tridiagonalize<T: Scalar>(
     }
 }
 
+/// The length of a vector, whose elements are not near the largest numbers: the matrix was scaled.
+#[inline(always)]
+fn length<R: Scalar<Real = R> + num_traits::Float>(x: R, y: R) -> R {
+    let square = x * x + y * y;
+    // Squares of small numbers have lost digits.
+    if square > R::min_positive_value() / R::epsilon() { num_traits::Float::sqrt(square) } else { x.hypot(y) }
+}
+
 /// Diagonalizes a real tridiagonal matrix by the implicit QL method.
 fn diagonalize<T: Scalar>(
     diagonal: &mut [T::Real],
@@ -169,14 +177,14 @@ fn diagonalize<T: Scalar>(
             }
             steps += 1;
             let mut g = (diagonal[l + 1] - diagonal[l]) / (two * beside[l]);
-            let mut r = g.hypot(one);
+            let mut r = length(g, one);
             g = diagonal[m] - diagonal[l] + beside[l] / (g + if g >= zero { r.abs() } else { -r.abs() });
             let (mut s, mut c, mut p) = (one, one, zero);
             let mut underflow = false;
             for i in (l..m).rev() {
                 let f = s * beside[i];
                 let b = c * beside[i];
-                r = f.hypot(g);
+                r = length(f, g);
                 beside[i + 1] = r;
                 if r == zero {
                     diagonal[i + 1] -= p;

@@ -2,6 +2,7 @@
 //! rows of a column.
 
 use super::column::{Column, gather};
+use super::texts::Texts;
 use super::{Keys, LOOKUP_WORK};
 use crate::support::text;
 use ferroflow_core::device::{Device, Threads};
@@ -9,8 +10,6 @@ use ferroflow_core::kernel::Str;
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
 
 pub(super) struct Map {
     key_type: DType,
@@ -22,7 +21,27 @@ pub(super) struct Map {
 /// Keys, with the bits of their value or the number of its row.
 enum Index {
     Ints(HashMap<i64, u64, RandomState>),
-    Texts(HashMap<Str, u64, RandomState>),
+    Texts(Texts),
+}
+
+impl Index {
+    /// Sets the values of keys that they stand beside.
+    fn set<U: Bits>(&mut self, keys: Keys<'_>, values: &[U]) {
+        let values = values.iter().map(|value| value.to_bits());
+        match (self, keys) {
+            (Index::Ints(map), Keys::Int64(keys)) => {
+                // `extend` would make place for all of them, as if none were there.
+                keys.iter().zip(values).for_each(|(key, value)| _ = map.insert(*key, value));
+            }
+            (Index::Ints(map), Keys::Int32(keys)) => {
+                keys.iter().zip(values).for_each(|(key, value)| _ = map.insert(i64::from(*key), value));
+            }
+            (Index::Texts(map), Keys::Texts(keys)) => {
+                keys.iter().zip(values).for_each(|(key, value)| map.set(key, value));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Values that do not stand beside their keys.
@@ -55,7 +74,7 @@ impl Map {
     /// An empty map; of vectors if it has a width.
     pub(super) fn new(key_type: DType, value_type: DType, width: Option<usize>) -> Map {
         let index = match key_type {
-            DType::String => Index::Texts(HashMap::default()),
+            DType::String => Index::Texts(Texts::new()),
             _ => Index::Ints(HashMap::default()),
         };
         let beside = value_type.is_plain() && width.is_none();
@@ -143,7 +162,7 @@ impl Map {
                 look_up(threads, keys, out, default, one_default, |key| map.get(&i64::from(*key)).copied());
             }
             (Index::Texts(map), Keys::Texts(keys)) => {
-                look_up(threads, keys, out, default, one_default, |key| map.get(&**key).copied());
+                look_up(threads, keys, out, default, one_default, |key| map.get(key));
             }
             _ => {}
         }
@@ -152,7 +171,7 @@ impl Map {
     fn get(&self, keys: &Keys<'_>, at: usize) -> Option<u64> {
         match (&self.index, keys) {
             (Index::Ints(map), _) => map.get(&keys.int(at)).copied(),
-            (Index::Texts(map), Keys::Texts(keys)) => map.get(&*keys[at]).copied(),
+            (Index::Texts(map), Keys::Texts(keys)) => map.get(&keys[at]),
             _ => None,
         }
     }
@@ -168,27 +187,24 @@ impl Map {
 
     /// Sets the values of keys.
     pub(super) fn insert(&mut self, keys: &Tensor, values: &Tensor) -> Result<()> {
-        fn put<K: Hash + Eq>(
-            map: &mut HashMap<K, u64, RandomState>,
-            key: K,
-            rows: &mut Option<Rows>,
-            values: &Tensor,
-            at: usize,
-        ) -> Result<()> {
-            match (map.entry(key), rows) {
-                (Entry::Occupied(mut entry), None) => *entry.get_mut() = Map::bits(values, at)?,
-                (Entry::Vacant(entry), None) => _ = entry.insert(Map::bits(values, at)?),
-                (Entry::Occupied(entry), Some(rows)) => _ = rows.put(Some(*entry.get()), values, at)?,
-                (Entry::Vacant(entry), Some(rows)) => _ = entry.insert(rows.put(None, values, at)?),
-            }
-            Ok(())
-        }
         let keys = Keys::new(keys)?;
+        let Some(rows) = &mut self.rows else {
+            match self.value_type.size() {
+                1 => self.index.set::<u8>(keys, values.units()?),
+                4 => self.index.set::<u32>(keys, values.units()?),
+                _ => self.index.set::<u64>(keys, values.units()?),
+            }
+            return Ok(());
+        };
         for at in 0..keys.len() {
             match (&mut self.index, keys) {
-                (Index::Ints(map), keys) => put(map, keys.int(at), &mut self.rows, values, at)?,
+                (Index::Ints(map), keys) => {
+                    let place = rows.put(map.get(&keys.int(at)).copied(), values, at)?;
+                    map.insert(keys.int(at), place);
+                }
                 (Index::Texts(map), Keys::Texts(keys)) => {
-                    put(map, Str::copy_from_slice(&keys[at]), &mut self.rows, values, at)?;
+                    let place = rows.put(map.get(&keys[at]), values, at)?;
+                    map.set(&keys[at], place);
                 }
                 _ => {}
             }
@@ -207,7 +223,7 @@ impl Map {
                 };
                 match (&mut self.index, all) {
                     (Index::Ints(map), keys) => _ = map.insert(keys.int(at), value),
-                    (Index::Texts(map), Keys::Texts(keys)) => _ = map.insert(keys[at].clone(), value),
+                    (Index::Texts(map), Keys::Texts(keys)) => map.add(&keys[at], true, value),
                     _ => {}
                 }
                 continue;
@@ -241,7 +257,7 @@ impl Map {
         for at in 0..keys.len() {
             let removed = match (&mut self.index, keys) {
                 (Index::Ints(map), keys) => map.remove(&keys.int(at)),
-                (Index::Texts(map), Keys::Texts(keys)) => map.remove(&*keys[at]),
+                (Index::Texts(map), Keys::Texts(keys)) => map.remove(&keys[at]),
                 _ => None,
             };
             if let (Some(row), Some(rows)) = (removed, &mut self.rows) {
@@ -259,8 +275,7 @@ impl Map {
         device.check_allocation(self.key_type, &shape)?;
         let (keys, places): (Tensor, Vec<u64>) = match &self.index {
             Index::Texts(map) => {
-                let (keys, places): (Vec<Str>, Vec<u64>) =
-                    map.iter().map(|(key, place)| (key.clone(), *place)).unzip();
+                let (keys, places) = map.all();
                 (Tensor::vector(keys), places)
             }
             Index::Ints(map) => {
@@ -301,11 +316,16 @@ fn beside(dtype: DType, shape: Shape, bits: impl Iterator<Item = u64>) -> Result
 /// A unit that fits into the eight bytes beside a key.
 trait Bits: Copy + Send + Sync {
     fn from_bits(bits: u64) -> Self;
+    fn to_bits(self) -> u64;
 }
 
 impl Bits for u8 {
     fn from_bits(bits: u64) -> u8 {
         bits as u8
+    }
+
+    fn to_bits(self) -> u64 {
+        self.into()
     }
 }
 
@@ -313,11 +333,19 @@ impl Bits for u32 {
     fn from_bits(bits: u64) -> u32 {
         bits as u32
     }
+
+    fn to_bits(self) -> u64 {
+        self.into()
+    }
 }
 
 impl Bits for u64 {
     fn from_bits(bits: u64) -> u64 {
         bits
+    }
+
+    fn to_bits(self) -> u64 {
+        self
     }
 }
 
