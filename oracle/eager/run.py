@@ -39,6 +39,8 @@ SCENARIOS = [
     "clusters",
     "training",
     "datasets",
+    # In stock, a process that has taken part in another coordination service is no leader any more.
+    "barriers",
     "coordination",
     "abandoned",
     "summaries",

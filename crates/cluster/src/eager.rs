@@ -9,6 +9,7 @@ pub mod api;
 
 mod account;
 mod across;
+mod barriers;
 mod context;
 mod coordination;
 mod execute;
@@ -21,6 +22,7 @@ mod tests;
 
 use crate::worker::Worker;
 use api::{ContextUpdate, EagerApi, Item, NewContext, Operation, Outcome};
+pub(crate) use barriers::Arrival;
 use context::Context;
 use coordination::{Coordination, Membership};
 use ferroflow_core::{Result, Status, ensure, status};
