@@ -34,6 +34,7 @@ SCENARIOS = [
     "functions",
     "variables",
     "refusals",
+    "elsewhere",
     "spanning",
     "asynchronous",
     "clusters",

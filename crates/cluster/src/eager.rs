@@ -17,6 +17,7 @@ mod functions;
 mod handles;
 mod plans;
 mod queue;
+mod remote_call;
 #[cfg(test)]
 mod tests;
 
@@ -80,10 +81,13 @@ impl Eager {
         (contexts.len(), contexts.values().map(|context| context.handles.len()).sum())
     }
 
-    /// Ends contexts whose clients have been silent for too long, for as long as it is polled.
+    /// Ends contexts whose clients have been silent for too long, for as long as it is polled. When the last one is
+    /// over, memory that was kept for the next steps is given back, too.
     pub(crate) async fn expire(&self) {
         loop {
-            if self.contexts.lock().expect(UNPOISONED).is_empty() {
+            let is_over = self.contexts.lock().expect(UNPOISONED).is_empty() && self.running_calls() == 0;
+            if is_over {
+                self.worker.device().memory().trim();
                 self.created.notified().await;
             }
             tokio::time::sleep(EXPIRY_LOOK).await;
