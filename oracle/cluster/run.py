@@ -79,6 +79,7 @@ SCENARIOS = [
     "coordinator.first_strategy",
     "coordinator.first_programs",
     "coordinator.two_devices",
+    "coordinator.silence",
     "coordinator.lost_tasks",
 ]
 

@@ -6,10 +6,12 @@ from coordinator import program
 from report import show, show_failure
 
 import tensorflow as tf
+from tensorflow.python.distribute.coordinator import cluster_coordinator
 
 
 def orchestrate(layout, binary):
     program.orchestrate(run, layout, binary)
+    program.orchestrate(of_the_program, layout, binary)
     program.orchestrate(every_worker, layout, binary, workers=2)
     program.orchestrate(embeddings, layout, binary)
 
@@ -75,6 +77,39 @@ def run(cluster):
         raise ValueError("while it is traced")
 
     show_failure("a function that fails", lambda: coordinator.create_per_worker_dataset(fails))
+
+
+def of_the_program(cluster):
+    """Input that uses what the program has: a table, which stays there, and a dataset, which cannot."""
+    strategy, coordinator = program.connect(cluster)
+
+    def words(context):
+        values = tf.constant([10, 20, 30], tf.int64)
+        table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(tf.range(3, dtype=tf.int64), values), default_value=-1
+        )
+        return tf.data.Dataset.range(5).map(table.lookup).batch(context.get_per_replica_batch_size(5))
+
+    distributed = lambda: strategy.distribute_datasets_from_function(words)
+
+    @tf.function
+    def step(iterator):
+        return next(iterator)
+
+    iterator = iter(coordinator.create_per_worker_dataset(distributed))
+    show("looked up", coordinator.schedule(step, (iterator,)).fetch())
+    numbers = tf.data.Dataset.range(6)
+
+    @tf.function
+    def shuffled():
+        return numbers.shuffle(6)
+
+    iterator = iter(coordinator.create_per_worker_dataset(shuffled))
+    coordinator.schedule(step, (iterator,))
+    try:
+        coordinator.join()
+    except cluster_coordinator.ClosureInputError as error:
+        show("a dataset of the program", "Failed copying input tensor" in str(error))
 
 
 def every_worker(cluster):

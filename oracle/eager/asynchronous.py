@@ -28,7 +28,7 @@ def contexts(eager):
     show("done", [eager.enqueue(eager.op(1, "NoOp")), wait()])
     show("an op", eager.enqueue(add(2)))
     show("its value", eager.enqueue(add(-1, (2, 0), 1.0)))
-    show("released", eager.enqueue(dict(handle_to_decref=dict(op_id=2))))
+    show("released", [eager.enqueue(dict(handle_to_decref=dict(op_id=2))), wait()])
     show("released twice", eager.enqueue(dict(handle_to_decref=dict(op_id=2))))
     show("not found", eager.enqueue(add(3, (2, 0), 1.0)))
     show("of another type", eager.enqueue(add(3, 1.0, 2)))

@@ -11,6 +11,7 @@ CLIENTS = 3
 
 def run(targets):
     run_program("clusters_program", targets, "changes")
+    run_program("clusters_program", targets, "limited")
     program = pathlib.Path(__file__).with_name("clusters_program.py")
     addresses = [target.removeprefix("grpc://") for target in targets]
     command = [sys.executable, program, *addresses]

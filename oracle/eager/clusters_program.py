@@ -106,6 +106,28 @@ def on(device, call):
         return call()
 
 
+def limited(first, second, ps):
+    """A client that gives its operations little time."""
+    context.context().operation_timeout_in_ms = 3000
+    cluster = tf.train.ClusterSpec({"worker": [first, second], "ps": [ps]})
+    tf.config.experimental_connect_to_cluster(cluster, job_name="client")
+    for keeper in ("/job:client/task:0", "/job:ps"):
+        with tf.device(keeper):
+            never = tf.queue.FIFOQueue(1, tf.float32, shapes=[[]])
+
+        @tf.function
+        def wait():
+            return never.dequeue()
+
+        def call():
+            with tf.device("/job:worker/task:0"):
+                wait()
+            context.async_wait()
+
+        show_failure(f"nothing comes from {keeper}", call)
+        tf.experimental.async_clear_error()
+
+
 def client(number, first, second, ps):
     tf.config.experimental_connect_to_cluster(
         tf.train.ClusterSpec({"worker": [first, second], "ps": [ps]}), job_name=f"client{number}"
@@ -128,6 +150,9 @@ def client(number, first, second, ps):
 
 if __name__ == "__main__":
     tasks, which = sys.argv[1:4], sys.argv[4]
-    changes(*tasks) if which == "changes" else client(int(sys.argv[5]), *tasks)
+    if which == "client":
+        client(int(sys.argv[5]), *tasks)
+    else:
+        globals()[which](*tasks)
     sys.stdout.flush()
     os._exit(0)

@@ -8,10 +8,11 @@ import sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "interop"))
 
+import environment
+
 if sys.argv[4] == "strategy":
     os.environ["TF_PSS_ENABLE_COORDINATION_SERVICE"] = "1"
 
-import environment
 from report import show, show_failure
 
 import tensorflow as tf
@@ -58,6 +59,8 @@ def strategy(first, second, ps):
     )
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    show("who looks for lost tasks", type(coordinator._cluster.failure_handler).__name__)
+    show("states", context.context().get_task_states([("worker", 2), ("ps", 1)]))
     with strategy.scope():
         v = tf.Variable(0.0)
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from operations import FIRST, PS, SECOND, fail, recovered
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
+from tensorflow.python.ops import functional_ops
 
 CLIENT = "/job:client/task:0"
 
@@ -18,6 +19,7 @@ def run(_):
     packed()
     control_flow()
     client_state()
+    remote_calls()
 
 
 def full(device):
@@ -252,4 +254,62 @@ def client_state():
 
     with tf.device(SECOND):
         tell("updated", add(tf.constant(2)))
+    show("state", v.numpy())
+
+
+def remote_calls():
+    """Functions that name, while they run, the device that another function runs on."""
+    scalar = tf.TensorSpec([], tf.float32)
+    with tf.device(SECOND):
+        v = tf.Variable(5.0)
+
+    @tf.function
+    def line(x):
+        return x * 2.0 + 1.0
+
+    @tf.function
+    def add(x):
+        return v.assign_add(x)
+
+    @tf.function
+    def elsewhere(x):
+        with tf.device(PS):
+            return x * 3.0
+
+    @tf.function
+    def text(x):
+        return tf.strings.join([tf.strings.as_string(x, precision=1), "!"])
+
+    @tf.function
+    def refuse(x):
+        with tf.control_dependencies([tf.debugging.Assert(x > 100.0, [x])]):
+            return x + 1.0
+
+    def caller(function, result=tf.float32):
+        body = function.get_concrete_function(scalar)
+
+        @tf.function
+        def call(x, target):
+            return functional_ops.remote_call(target=target, args=[x, *body.captured_inputs], Tout=[result], f=body)
+
+        return call
+
+    lines = caller(line)
+
+    def run(call, device, target):
+        with tf.device(device):
+            return [result.numpy() for result in call(tf.constant(1.0), tf.constant(target))]
+
+    show("on its own device", run(lines, FIRST, full(FIRST)))
+    show("on any", run(lines, FIRST, "/device:CPU:0"))
+    show("on another task", [run(lines, FIRST, full(device)) for device in (SECOND, PS, CLIENT)])
+    show("by a shorter name", run(lines, FIRST, SECOND))
+    show("asked from here", run(lines, CLIENT, full(SECOND)))
+    show("its own state", run(caller(add), SECOND, full(SECOND)))
+    show("over three tasks", run(caller(elsewhere), FIRST, full(SECOND)))
+    show("text", run(caller(text, tf.string), FIRST, full(SECOND)))
+    fail("no such task", lambda: run(lines, FIRST, "/job:nowhere/replica:0/task:0/device:CPU:0"))
+    fail("no device", lambda: run(lines, FIRST, "hello"))
+    fail("one that fails", lambda: run(caller(refuse), FIRST, full(SECOND)))
+    show("and on", recovered(lambda: tf.constant(1) + 1))
     show("state", v.numpy())

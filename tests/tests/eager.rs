@@ -6,6 +6,7 @@ use crate::interop::{first_differences, run_scenarios};
 use crate::{clusters, stock};
 use ferroflow::{Server, ServerConfig};
 use std::net::TcpListener;
+use std::process::Command;
 
 const SCRIPT: &str = "oracle/eager/run.py";
 
@@ -51,6 +52,25 @@ fn a_stock_client_runs_ops_and_functions_on_our_servers() {
 }
 
 #[test]
+fn functions_that_a_stock_client_gives_up_end_on_every_task() {
+    let Some(python) = stock::python() else { return };
+    let servers: Vec<Server> = (0..3).map(|_| start()).collect();
+    let addresses = servers.iter().map(|server| server.target().trim_start_matches("grpc://"));
+    let program = stock::root().join("oracle/eager/cancelled_program.py");
+    let run = Command::new(python).arg(program).args(addresses).output().unwrap();
+    let mut expected = String::new();
+    for device in ["/job:worker/task:0", "/job:worker/task:1", "/job:ps/task:0"] {
+        expected += &format!(
+            "all wait, asked of {device}: CancelledError\nnobody waits: [int32[] 1, int32[] 1, int32[] 1]\nasked \
+             again: float32[] 3.0\n"
+        );
+    }
+    expected += "a loop over two tasks: CancelledError\nand on: float32[] 2.0\n";
+    let (told, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert_eq!(told, expected, "{errors}");
+}
+
+#[test]
 fn variables_in_pieces_and_aggregated_ones_are_used_as_on_stocks_tasks() {
     clusters::run("coordinator.sharded coordinator.aggregation");
 }
@@ -78,6 +98,11 @@ fn input_is_distributed_and_models_of_keras_are_fitted() {
 #[test]
 fn coordinators_survive_their_workers() {
     clusters::run("coordinator.lost_tasks");
+}
+
+#[test]
+fn nothing_is_left_of_a_coordinator_that_was_killed() {
+    clusters::run("coordinator.silence");
 }
 
 fn start() -> Server {

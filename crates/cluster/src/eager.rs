@@ -9,6 +9,7 @@ pub mod api;
 
 mod account;
 mod across;
+mod barriers;
 mod context;
 mod coordination;
 mod execute;
@@ -16,11 +17,13 @@ mod functions;
 mod handles;
 mod plans;
 mod queue;
+mod remote_call;
 #[cfg(test)]
 mod tests;
 
 use crate::worker::Worker;
 use api::{ContextUpdate, EagerApi, Item, NewContext, Operation, Outcome};
+pub(crate) use barriers::Arrival;
 use context::Context;
 use coordination::{Coordination, Membership};
 use ferroflow_core::{Result, Status, ensure, status};
@@ -78,10 +81,13 @@ impl Eager {
         (contexts.len(), contexts.values().map(|context| context.handles.len()).sum())
     }
 
-    /// Ends contexts whose clients have been silent for too long, for as long as it is polled.
+    /// Ends contexts whose clients have been silent for too long, for as long as it is polled. When the last one is
+    /// over, memory that was kept for the next steps is given back, too.
     pub(crate) async fn expire(&self) {
         loop {
-            if self.contexts.lock().expect(UNPOISONED).is_empty() {
+            let is_over = self.contexts.lock().expect(UNPOISONED).is_empty() && self.running_calls() == 0;
+            if is_over {
+                self.worker.device().memory().trim();
                 self.created.notified().await;
             }
             tokio::time::sleep(EXPIRY_LOOK).await;

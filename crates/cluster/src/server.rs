@@ -238,14 +238,17 @@ pub struct Whereabouts(Arc<Services>);
 impl Whereabouts {
     /// Describes in one sentence what the server is doing, for operators who ask with a signal.
     pub fn summary(&self) -> String {
-        let Services { master, worker, .. } = &*self.0;
-        let (sessions, steps) = (master.session_count(), master.running_steps() + worker.running_calls());
+        let Services { master, worker, eager, .. } = &*self.0;
+        let sessions = master.session_count();
+        let steps = master.running_steps() + worker.running_calls() + eager.running_calls();
+        let (contexts, values) = eager.count();
         let Census { parcels, receivers, .. } = worker.census();
         let held = worker.device().memory().budget().held() >> 20;
         let resident = limits::Usage::now().unwrap_or_default().resident >> 20;
         format!(
             "{} has {sessions} sessions open and {steps} steps under way; {parcels} tensors wait for their receivers and \
-             {receivers} receivers for their tensors; tensors hold {held} MiB, the process {resident} MiB",
+             {receivers} receivers for their tensors; {contexts} contexts of eager clients keep {values} values; tensors hold \
+             {held} MiB, the process {resident} MiB",
             worker.task()
         )
     }

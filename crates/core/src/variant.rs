@@ -1,10 +1,13 @@
 //! Variants: values of op-defined types, such as tensor lists. The types themselves are defined beside their ops.
 
-use crate::{Result, bail};
+use crate::{Result, bail, ensure};
 use ferroflow_proto::tensorflow::VariantTensorDataProto;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+
+/// The type of datasets on the wire.
+const DATASET: &str = "tensorflow::DatasetVariantWrapper";
 
 /// The behavior of an op-defined value. Values are immutable once shared.
 pub trait VariantValue: Any + Send + Sync {
@@ -33,6 +36,17 @@ impl Variant {
     /// Wraps a value.
     pub fn new(value: impl VariantValue) -> Variant {
         Variant(Some(Arc::new(value)))
+    }
+
+    /// A value that has arrived over the wire; an error for one that cannot leave its process, of which stock sends no
+    /// more than the type.
+    pub fn received(proto: &VariantTensorDataProto) -> Result<Variant> {
+        ensure!(
+            proto.type_name != DATASET,
+            InvalidArgument,
+            "a dataset cannot be used by another task than the one that made it: make it in the function that uses it"
+        );
+        Ok(Variant::opaque(proto))
     }
 
     /// Wraps a message of unknown type; ops that know the type decode it from [`Variant::as_opaque`].

@@ -2,14 +2,26 @@
 //! functions. Created with the session, before any plan.
 
 use crate::pool::ComputePool;
-use ferroflow_core::Result;
 use ferroflow_core::device::Device;
 use ferroflow_core::graph::Library;
 use ferroflow_core::kernel::Kernel;
 use ferroflow_core::op::Registry;
 use ferroflow_core::resource::ResourceManager;
+use ferroflow_core::{BoxFuture, Result, Tensor};
+use ferroflow_proto::tensorflow::NameAttrList;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// Functions that other devices run, as far as the session knows any.
+pub trait OtherDevices: Send + Sync {
+    /// Runs a function on a device and returns its results.
+    fn call(
+        self: Arc<Self>,
+        function: NameAttrList,
+        device: String,
+        arguments: Vec<Tensor>,
+    ) -> BoxFuture<Result<Vec<Tensor>>>;
+}
 
 /// The environment of every plan of one session on one device.
 pub struct RuntimeEnv {
@@ -30,6 +42,8 @@ pub struct RuntimeEnv {
     holders: Arc<Mutex<HashMap<String, Arc<Kernel>>>>,
     /// The function library, which grows with the session's graph.
     library: Mutex<Arc<Library>>,
+    /// Runs functions on other devices; shared by all environments of a session.
+    others: Arc<OnceLock<Weak<dyn OtherDevices>>>,
 }
 
 const UNPOISONED: &str = "no panic while the session's tables are locked";
@@ -51,6 +65,7 @@ impl RuntimeEnv {
             kernels: Mutex::default(),
             holders: Arc::default(),
             library: Mutex::default(),
+            others: Arc::default(),
         })
     }
 
@@ -64,6 +79,7 @@ impl RuntimeEnv {
             kernels: Mutex::default(),
             holders: self.holders.clone(),
             library: Mutex::new(library),
+            others: self.others.clone(),
         })
     }
 
@@ -78,7 +94,18 @@ impl RuntimeEnv {
             kernels: Mutex::default(),
             holders: Arc::default(),
             library: Mutex::new(library),
+            others: self.others.clone(),
         })
+    }
+
+    /// Has functions that are called on other devices run there. Only the first call counts.
+    pub fn connect(&self, others: Weak<dyn OtherDevices>) {
+        let _ = self.others.set(others);
+    }
+
+    /// Returns the part that runs functions on other devices.
+    pub(crate) fn others(&self) -> Option<Arc<dyn OtherDevices>> {
+        self.others.get()?.upgrade()
     }
 
     /// Replaces the function library after the graph has grown.

@@ -11,9 +11,10 @@ use ferroflow_core::attr::Attrs;
 use ferroflow_core::graph::{FunctionBody, Library, NodeData, NodeKind};
 use ferroflow_core::kernel::{Callable, CapturedFunction, FunctionLibrary, Kernel, Outputs};
 use ferroflow_core::op::{OpClass, Registry, zeros_like};
+use ferroflow_core::resource::ResourceHandle;
 use ferroflow_core::scope::{FunctionGraph, Gradients, Graph, TensorSpec};
 use ferroflow_core::step::StepCx;
-use ferroflow_core::{BoxFuture, DType, PartialShape, Result, Status, Tensor, ensure, status};
+use ferroflow_core::{BoxFuture, DType, PartialShape, Result, Status, Tensor, bail, ensure, status};
 use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, GraphDef, NameAttrList};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -174,6 +175,9 @@ impl FunctionHandle {
         let (given, wanted) = (arguments.len(), executable.arg_count());
         if self.drops_surplus {
             arguments.truncate(wanted);
+            if let Some(device) = self.elsewhere(&instance, &arguments) {
+                return self.run_on(device, arguments).await;
+            }
         }
         ensure!(
             given == wanted || !self.called,
@@ -183,11 +187,50 @@ impl FunctionHandle {
         );
         executable.call(arguments, step.nested())?.await
     }
+
+    /// The device of this function, if it has captured resources of others: what uses them runs there.
+    fn elsewhere(&self, instance: &FunctionInstance, arguments: &[Tensor]) -> Option<String> {
+        let functions = instance.functions.upgrade()?;
+        let own = functions.env.device.name();
+        let is_elsewhere = |argument: &Tensor| {
+            let handles = match argument.dtype() {
+                DType::Resource => argument.units::<ResourceHandle>().unwrap_or_default(),
+                _ => &[],
+            };
+            handles.iter().any(|handle| !handle.device().is_empty() && handle.device() != own)
+        };
+        functions.env.others()?;
+        arguments.iter().any(is_elsewhere).then(|| own.to_owned())
+    }
+
+    async fn run_on(&self, device: String, arguments: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        let instance = self.instance.upgrade().ok_or_else(|| gone(&self.name))?;
+        let functions = instance.functions.upgrade().ok_or_else(|| gone(&self.name))?;
+        let Some(others) = functions.env.others() else {
+            bail!(
+                Unimplemented,
+                "RemoteCall of {} on {device} from {}: sessions support the calling device only",
+                self.name,
+                functions.env.device.name()
+            )
+        };
+        let function = NameAttrList { name: self.name.clone(), attr: instance.attrs.clone() };
+        others.call(function, device, arguments).await
+    }
 }
 
 impl Callable for FunctionHandle {
     fn call(self: Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> BoxFuture<Result<Vec<Tensor>>> {
         Box::pin(async move { self.run(arguments, step).await })
+    }
+
+    fn call_on(
+        self: Arc<Self>,
+        device: String,
+        arguments: Vec<Tensor>,
+        _step: Arc<StepCx>,
+    ) -> BoxFuture<Result<Vec<Tensor>>> {
+        Box::pin(async move { self.run_on(device, arguments).await })
     }
 
     fn name(&self) -> &str {
@@ -244,6 +287,15 @@ struct OwnedFunction {
 impl Callable for OwnedFunction {
     fn call(self: Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> BoxFuture<Result<Vec<Tensor>>> {
         Box::pin(async move { self.handle.run(arguments, step).await })
+    }
+
+    fn call_on(
+        self: Arc<Self>,
+        device: String,
+        arguments: Vec<Tensor>,
+        _step: Arc<StepCx>,
+    ) -> BoxFuture<Result<Vec<Tensor>>> {
+        Box::pin(async move { self.handle.run_on(device, arguments).await })
     }
 
     fn name(&self) -> &str {

@@ -23,7 +23,7 @@ pub mod cost;
 mod testing;
 
 pub use cost::cost_nodes;
-pub use env::RuntimeEnv;
+pub use env::{OtherDevices, RuntimeEnv};
 pub use executable::{Executable, StepRun};
 pub use partial::PartialHub;
 pub use plan::{PlanOptions, Signature};

@@ -257,7 +257,7 @@ impl Context {
         for (part, link) in plan.remote.iter().zip(&call.links) {
             let request = self.component_request(part, id, arguments, step.id())?;
             let (step, caller) = (step.id(), view.session.task());
-            let run = async move {
+            let answered = async move {
                 let answer = match link {
                     Some(link) => {
                         let run = RunPart {
@@ -272,7 +272,10 @@ impl Context {
                 };
                 part.results_in(&answer)
             };
-            ends.push(run.boxed());
+            ends.push(match self.part_limit {
+                None => answered.boxed(),
+                Some(limit) => self.within(limit, part, answered.boxed()).boxed(),
+            });
         }
         // The others first, so that requests leave before the part of this task occupies the thread.
         for LocalPart { executable, results } in [&plan.local].into_iter().chain(&plan.beside) {
@@ -325,6 +328,25 @@ impl Context {
         match select(pin!(cause), pin!(self.worker.sleep(CAUSE_WAIT))).await {
             Either::Left((Some(cause), _)) => Err(cause),
             _ => Err(failure),
+        }
+    }
+
+    /// Waits for a part of another task for as long as the client lets its operations take.
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        part: &RemotePart,
+        running: impl Future<Output = Result<T>> + Unpin,
+    ) -> Result<T> {
+        match select(running, pin!(self.worker.sleep(limit))).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => Err(status!(
+                DeadlineExceeded,
+                "Deadline Exceeded: {} takes longer on {} than the client's operation_timeout_in_ms, {}",
+                part.function,
+                part.device,
+                limit.as_millis()
+            )),
         }
     }
 

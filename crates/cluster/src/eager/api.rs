@@ -33,6 +33,8 @@ pub struct NewContext {
     pub is_async: bool,
     /// Configuration of the coordination service, if the client has one.
     pub coordination: Option<CoordinationServiceConfig>,
+    /// The longest time that a part of a function may take on another task.
+    pub part_limit: Option<Duration>,
     /// After how long without any call it ends.
     pub keep_alive: Duration,
     /// Whether all other contexts end first.

@@ -13,6 +13,7 @@ use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::memory::Charge;
 use ferroflow_core::{Result, ensure, status};
 use ferroflow_proto::tensorflow::DeviceAttributes;
+use ferroflow_runtime::OtherDevices;
 use futures_util::future::{Either, select};
 use std::collections::HashMap;
 use std::pin::pin;
@@ -30,6 +31,8 @@ pub(super) struct Context {
     /// The session that its steps belong to, whatever its cluster is by now.
     pub(super) session: Arc<WorkerSession>,
     view: Mutex<Arc<View>>,
+    /// The longest time that a part of a function may take on another task.
+    pub(super) part_limit: Option<Duration>,
     keep_alive: Duration,
     used: Mutex<Instant>,
     /// Charges for everything but tensors.
@@ -70,11 +73,12 @@ impl Context {
         let devices = new.cluster.map_or_else(Vec::new, |cluster| cluster.devices);
         let view = View::new(worker, new.id, new.view, &session, &devices)?;
         let account = Account::new(worker.device().memory().budget().clone());
-        Ok(Arc::new(Context {
+        let context = Arc::new(Context {
             id: new.id,
             worker: worker.clone(),
             session,
             view: Mutex::new(Arc::new(view)),
+            part_limit: new.part_limit,
             keep_alive: new.keep_alive,
             used: Mutex::new(Instant::now()),
             handles: Handles::new(account.clone()),
@@ -86,7 +90,10 @@ impl Context {
             membership: Mutex::default(),
             cancellation: Cancellation::new(),
             _charge: charge,
-        }))
+        });
+        let others: Arc<dyn OtherDevices> = context.clone();
+        context.session.envs().iter().for_each(|env| env.connect(Arc::downgrade(&others)));
+        Ok(context)
     }
 
     /// Keeps its place among the tasks that know of each other until it ends.

@@ -6,6 +6,7 @@
 
 use super::account::{Account, Share};
 use super::api::ClientCluster;
+use super::barriers::{Barrier, RollCall};
 use super::context::Context;
 use crate::random;
 use crate::spec::TaskName;
@@ -15,7 +16,8 @@ use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::memory::MemoryBudget;
 use ferroflow_core::{Code, Result, Status, ensure, status};
 use ferroflow_proto::tensorflow::{
-    CoordinatedTask, CoordinatedTaskState, CoordinatedTaskStateInfo, CoordinationServiceConfig, KeyValueEntry,
+    CoordinatedTask, CoordinatedTaskState, CoordinatedTaskStateInfo, CoordinationServiceConfig, DeviceInfo,
+    KeyValueEntry,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -35,7 +37,7 @@ const DEFAULT_REGISTRATION: Duration = Duration::from_secs(3600);
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Memory charged for a value beside its bytes.
-const VALUE_BYTES: usize = 256;
+pub(super) const VALUE_BYTES: usize = 256;
 
 /// Marks a status of the service.
 const PAYLOAD: &str = "type.googleapis.com/tensorflow.CoordinationServiceError";
@@ -44,35 +46,39 @@ const UNPOISONED: &str = "no panic while the coordination service is locked";
 
 /// The coordination service of a task, which answers if the task is a leader.
 pub(crate) struct Coordination {
-    incarnation: u64,
-    account: Arc<Account>,
+    pub(super) incarnation: u64,
+    pub(super) account: Arc<Account>,
     state: Mutex<State>,
-    /// Told whenever a value is kept, and when the service ends.
-    changed: Notify,
+    /// Told whenever a value is kept or a task comes to a barrier or goes, and when the service ends.
+    pub(super) changed: Notify,
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// Contexts that have the service.
     contexts: usize,
     /// Grows with every context that turns the service on.
     generation: u64,
     timeout: Duration,
     allows_restarts: bool,
-    tasks: BTreeMap<TaskName, Member>,
+    pub(super) tasks: BTreeMap<TaskName, Member>,
     values: BTreeMap<String, (Bytes, Share)>,
+    pub(super) barriers: BTreeMap<String, Barrier>,
+    pub(super) roll_calls: Vec<RollCall>,
 }
 
 /// A task as its leader knows it.
 #[derive(Default)]
-struct Member {
-    state: CoordinatedTaskState,
-    incarnation: u64,
+pub(super) struct Member {
+    pub(super) state: CoordinatedTaskState,
+    pub(super) incarnation: u64,
     /// The generation in which it registered.
     generation: u64,
     /// Of the last sign of life; none for the leader itself.
     heard: Option<Instant>,
     error: Option<Status>,
+    /// Its devices, as far as it has told of them.
+    pub(super) devices: Option<(DeviceInfo, Share)>,
 }
 
 impl Coordination {
@@ -87,7 +93,7 @@ impl Coordination {
     }
 
     /// Runs `action` if a client has turned the service on.
-    fn with<T>(&self, action: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+    pub(super) fn with<T>(&self, action: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         let mut state = self.state.lock().expect(UNPOISONED);
         let done = if state.contexts == 0 {
             Err(status!(Internal, "Coordination service is not enabled."))
@@ -104,6 +110,8 @@ impl Coordination {
         state.generation += 1;
         // Another client begins anew, and its cluster may have other processes.
         state.values.clear();
+        state.barriers.clear();
+        state.roll_calls.clear();
         state.timeout = millis(config.heartbeat_timeout_in_ms).unwrap_or(DEFAULT_TIMEOUT);
         state.allows_restarts = config.allow_new_incarnation_to_reconnect;
         for (task, _) in cluster.cluster.tasks() {
@@ -135,7 +143,7 @@ impl Coordination {
         self.with(|state| {
             let (restarts, timeout, generation) = (state.allows_restarts, state.timeout, state.generation);
             let member = state.member(task)?;
-            member.expire(task, timeout);
+            member.expire(&named(task), timeout);
             let restarts = restarts || member.generation < generation;
             let connected = member.state == CoordinatedTaskState::TaskstateConnected;
             ensure!(
@@ -145,7 +153,8 @@ impl Coordination {
                 name(task)
             );
             let state = CoordinatedTaskState::TaskstateConnected;
-            *member = Member { state, incarnation, generation, heard: Some(Instant::now()), error: None };
+            *member =
+                Member { state, incarnation, generation, heard: Some(Instant::now()), ..Member::default() };
             Ok(self.incarnation)
         })
     }
@@ -155,7 +164,7 @@ impl Coordination {
         self.with(|state| {
             let timeout = state.timeout;
             let member = state.member(task)?;
-            member.expire(task, timeout);
+            member.expire(&named(task), timeout);
             if let Some(error) = &member.error {
                 return Err(error.clone());
             }
@@ -182,7 +191,7 @@ impl Coordination {
             let timeout = state.timeout;
             let info = |task: &CoordinatedTask| {
                 let member = state.member(task)?;
-                member.expire(task, timeout);
+                member.expire(&named(task), timeout);
                 let error = member.error.as_ref();
                 Ok(CoordinatedTaskStateInfo {
                     task: Some(task.clone()),
@@ -203,6 +212,7 @@ impl Coordination {
             state.member(task)?.fail(error);
             Ok(())
         })
+        .inspect(|()| self.changed.notify_waiters())
     }
 
     /// Forgets that a task was there, or failed.
@@ -210,8 +220,10 @@ impl Coordination {
         self.with(|state| {
             let disconnected = CoordinatedTaskState::TaskstateDisconnected;
             *state.member(task)? = Member { state: disconnected, ..Member::default() };
+            state.leave_barriers(&named(task));
             Ok(())
         })
+        .inspect(|()| self.changed.notify_waiters())
     }
 
     /// Keeps a value.
@@ -293,9 +305,8 @@ impl Coordination {
 }
 
 impl State {
-    fn member(&mut self, task: &CoordinatedTask) -> Result<&mut Member> {
-        let number = u32::try_from(task.task_id).unwrap_or(u32::MAX);
-        let member = self.tasks.get_mut(&TaskName::new(&task.job_name, number));
+    pub(super) fn member(&mut self, task: &CoordinatedTask) -> Result<&mut Member> {
+        let member = self.tasks.get_mut(&named(task));
         member
             .ok_or_else(|| status!(InvalidArgument, "Unexpected task request with task_name={}", name(task)))
     }
@@ -307,21 +318,29 @@ impl State {
     }
 }
 
+impl State {
+    /// Takes tasks for lost that have been silent for too long.
+    pub(super) fn expire(&mut self) {
+        for (task, member) in &mut self.tasks {
+            member.expire(task, self.timeout);
+        }
+    }
+}
+
 impl Member {
     fn fail(&mut self, error: Status) {
         (self.state, self.error) = (CoordinatedTaskState::TaskstateError, Some(error));
     }
 
     /// Takes the task for lost if it has been silent for too long.
-    fn expire(&mut self, task: &CoordinatedTask, timeout: Duration) {
+    fn expire(&mut self, task: &TaskName, timeout: Duration) {
         if self.state == CoordinatedTaskState::TaskstateConnected
             && self.heard.is_some_and(|heard| heard.elapsed() > timeout)
         {
             self.fail(status!(
                 Unavailable,
-                "Task {} heartbeat timeout. This indicates that the remote task has failed, got preempted, or crashed \
-                 unexpectedly.",
-                name(task)
+                "Task {task} heartbeat timeout. This indicates that the remote task has failed, got preempted, or \
+                 crashed unexpectedly."
             ));
         }
     }
@@ -395,6 +414,11 @@ async fn beat(leader: Arc<RemoteWorker>, task: CoordinatedTask, incarnation: u64
 
 fn millis(length: i64) -> Option<Duration> {
     u64::try_from(length).ok().filter(|length| *length > 0).map(Duration::from_millis)
+}
+
+/// The name of a task in a message.
+pub(super) fn named(task: &CoordinatedTask) -> TaskName {
+    TaskName::new(&task.job_name, u32::try_from(task.task_id).unwrap_or(u32::MAX))
 }
 
 fn name(task: &CoordinatedTask) -> String {

@@ -178,13 +178,44 @@ impl Context {
         let wanted = self.parse_device(&operation)?;
         let view = self.view();
         let arguments = self.arguments(&view, &operation.inputs)?;
-        let env = self.choose_device(&wanted, &operation.device)?.clone();
+        let mut env = self.choose_device(&wanted, &operation.device)?.clone();
+        if is_op && let Some(device) = self.keeper(&view, &env, &operation.name, &arguments) {
+            let Some(keeper) = self.session.env_on(device) else {
+                bail!(
+                    InvalidArgument,
+                    "{} on {} uses a resource of {device}: run it there, or in a function",
+                    operation.name,
+                    env.device.name()
+                )
+            };
+            env = keeper.clone();
+        }
         let plan = if is_op {
             self.op_plan(&env, &operation, &arguments).await?
         } else {
             self.function_plan(&view, &env, &operation, &arguments).await?
         };
         Ok(Ready { context: self.clone(), view, env, plan, arguments, id: operation.id, is_op })
+    }
+
+    /// The device that keeps the resource that an op uses, if it is not the one that was asked for.
+    fn keeper<'a>(
+        &self,
+        view: &View,
+        asked: &RuntimeEnv,
+        op: &str,
+        arguments: &'a [Argument],
+    ) -> Option<&'a str> {
+        let declared = asked.registry.get(op)?.op.inputs;
+        let devices = declared.iter().zip(arguments).filter_map(|(declared, argument)| match argument {
+            // Others only pass handles on.
+            _ if !declared.ends_with(": resource") => None,
+            Argument::Here(tensor) => resource_device(tensor),
+            Argument::There(handle) => Some(handle.device.as_str()),
+            Argument::Packed(_) => None,
+        });
+        let mut known = devices.filter(|device| view.incarnations.contains_key(*device));
+        known.find(|device| *device != asked.device.name())
     }
 
     async fn op_plan(

@@ -11,7 +11,7 @@ use ferroflow_core::{Code, DType, Result, Tensor};
 use ferroflow_proto::tensorflow::attr_value::Value;
 use ferroflow_proto::tensorflow::eager::RemoteTensorHandle;
 use ferroflow_proto::tensorflow::{
-    AttrValue, CoordinationServiceConfig, FunctionDef, NodeDef, OpDef, op_def,
+    AttrValue, CoordinationServiceConfig, DeviceAttributes, FunctionDef, NodeDef, OpDef, op_def,
 };
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -38,7 +38,9 @@ impl Task {
     async fn create(&self, id: u64, view: u64) -> Result<()> {
         let (keep_alive, clear_existing) = (Duration::from_secs(600), false);
         let (cluster, coordination, is_async) = (None, None, false);
-        let new = NewContext { id, view, cluster, is_async, coordination, keep_alive, clear_existing };
+        let part_limit = None;
+        let new =
+            NewContext { id, view, cluster, is_async, coordination, part_limit, keep_alive, clear_existing };
         self.eager.create_context(new).await.map(drop)
     }
 
@@ -133,6 +135,7 @@ async fn contexts_end_when_their_clients_fall_silent() {
         cluster: cluster.clone(),
         is_async: false,
         coordination: None,
+        part_limit: None,
         keep_alive: Duration::from_secs(seconds),
         clear_existing,
     };
@@ -181,6 +184,39 @@ async fn mistakes_are_refused_and_harm_nobody() {
 }
 
 #[tokio::test]
+async fn an_op_on_a_resource_of_another_task_is_refused() {
+    let task = Task::start();
+    let own = TaskName::new("localhost", 0);
+    let mut cluster = ClusterSpec::single(&own, "127.0.0.1:1");
+    cluster.add("localhost", 1, "127.0.0.1:2").unwrap();
+    let there = DEVICE.replace("task:0", "task:1");
+    let device =
+        DeviceAttributes { name: there.clone(), device_type: "CPU".to_owned(), ..Default::default() };
+    let new = NewContext {
+        id: 3,
+        view: 0,
+        cluster: Some(ClientCluster { own, cluster, devices: vec![device] }),
+        is_async: false,
+        coordination: None,
+        part_limit: None,
+        keep_alive: Duration::from_secs(600),
+        clear_existing: false,
+    };
+    task.eager.create_context(new).await.unwrap();
+    let dtype = DType::Resource.to_wire();
+    let variable = RemoteTensorHandle { op_id: 1, device: there.clone(), dtype, ..Default::default() };
+    let float = AttrValue { value: Some(Value::Type(DType::Float.to_wire())) };
+    let read = |variable: Input| {
+        let attrs = [("dtype".to_owned(), float.clone())].into_iter().collect();
+        let (name, inputs) = ("ReadVariableOp".to_owned(), vec![variable]);
+        Item::Operation(Operation { id: 2, name, attrs, inputs, ..Operation::default() })
+    };
+    let refused = task.enqueue(3, read(Input::Handle(variable))).await.map(drop).unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains(&format!("uses a resource of {there}")), "{refused}");
+}
+
+#[tokio::test]
 async fn nothing_is_left_of_a_client_that_is_gone() {
     let task = Task::start();
     let before = task.held();
@@ -198,6 +234,7 @@ async fn nothing_is_left_of_a_client_that_is_gone() {
         cluster: Some(ClientCluster { own, cluster, devices: Vec::new() }),
         is_async: true,
         coordination: Some(coordination),
+        part_limit: None,
         keep_alive: Duration::from_secs(600),
         clear_existing: false,
     };
@@ -237,6 +274,7 @@ async fn nothing_is_left_of_a_client_that_is_gone() {
         cluster: None,
         is_async: false,
         coordination: None,
+        part_limit: None,
         keep_alive: Duration::from_secs(600),
         clear_existing: true,
     };

@@ -138,9 +138,19 @@ impl ClusterSpec {
 
     /// Reads a cluster as clients and masters send it.
     pub fn from_def(def: &ClusterDef) -> Result<ClusterSpec> {
+        ClusterSpec::from_tasks_of(def, |_| true)
+    }
+
+    /// Reads a cluster as eager clients send it. Tasks whose port is 0 are left out: a client need not say at which port
+    /// it listens, and nobody could call it.
+    pub fn from_client_def(def: &ClusterDef) -> Result<ClusterSpec> {
+        ClusterSpec::from_tasks_of(def, |address| !address.trim().ends_with(":0"))
+    }
+
+    fn from_tasks_of(def: &ClusterDef, wanted: impl Fn(&str) -> bool) -> Result<ClusterSpec> {
         let mut spec = ClusterSpec::new();
         for job in &def.job {
-            for (task, address) in &job.tasks {
+            for (task, address) in job.tasks.iter().filter(|(_, address)| wanted(address)) {
                 let number = u32::try_from(*task).map_err(|_| {
                     status!(InvalidArgument, "job {} has a negative task number {task}", job.name)
                 })?;

@@ -3,26 +3,21 @@
 use super::grpc::Request;
 use super::rope::Rope;
 use super::server::{Services, unknown_method};
+use crate::eager::Arrival;
+use crate::spec::TaskName;
 use ferroflow_core::{Code, Result, Status, bail};
 use ferroflow_proto::tensorflow::{
-    DeleteKeyValueRequest, DeleteKeyValueResponse, GetKeyValueDirRequest, GetKeyValueDirResponse,
-    GetKeyValueRequest, GetKeyValueResponse, GetTaskStateRequest, GetTaskStateResponse, HeartbeatRequest,
-    HeartbeatResponse, IncrementKeyValueRequest, IncrementKeyValueResponse, InsertKeyValueRequest,
-    InsertKeyValueResponse, KeyValueEntry, RegisterTaskRequest, RegisterTaskResponse,
-    ReportErrorToServiceRequest, ReportErrorToServiceResponse, ResetTaskRequest, ResetTaskResponse,
+    BarrierRequest, BarrierResponse, CancelBarrierRequest, CancelBarrierResponse, CoordinatedTask,
+    DeleteKeyValueRequest, DeleteKeyValueResponse, GetAliveTasksRequest, GetAliveTasksResponse,
+    GetKeyValueDirRequest, GetKeyValueDirResponse, GetKeyValueRequest, GetKeyValueResponse,
+    GetTaskStateRequest, GetTaskStateResponse, HeartbeatRequest, HeartbeatResponse, IncrementKeyValueRequest,
+    IncrementKeyValueResponse, InsertKeyValueRequest, InsertKeyValueResponse, KeyValueEntry,
+    RegisterTaskRequest, RegisterTaskResponse, ReportErrorToServiceRequest, ReportErrorToServiceResponse,
+    ReportErrorToTaskRequest, ReportErrorToTaskResponse, ResetTaskRequest, ResetTaskResponse,
     ShutdownTaskRequest, ShutdownTaskResponse, TryGetKeyValueRequest, TryGetKeyValueResponse,
+    WaitForAllTasksRequest, WaitForAllTasksResponse,
 };
-
-/// Methods of the service that stock's coordinators do not call.
-const UNSUPPORTED: &[&str] = &[
-    "WaitForAllTasks",
-    "ReportErrorToTask",
-    "WatchJobState",
-    "Barrier",
-    "CancelBarrier",
-    "GetAliveTasks",
-    "PollForError",
-];
+use std::time::Duration;
 
 /// Answers one call.
 pub(crate) async fn call(services: &Services, method: &str, mut request: Request) -> Result<Rope> {
@@ -90,9 +85,60 @@ pub(crate) async fn call(services: &Services, method: &str, mut request: Request
             service.delete(&key, is_directory)?;
             Rope::from_message(&DeleteKeyValueResponse {})
         }
-        _ if UNSUPPORTED.contains(&method) => {
+        "WaitForAllTasks" => {
+            let WaitForAllTasksRequest { source_task, device_info } = request.decode().await?;
+            let devices = device_info.unwrap_or_default();
+            let (leader_incarnation, devices) =
+                service.wait_for_all(&source_task.unwrap_or_default(), devices).await?;
+            let device_info = Some(devices);
+            Rope::from_message(&WaitForAllTasksResponse { leader_incarnation, device_info })
+        }
+        "Barrier" => {
+            let BarrierRequest { barrier_id, barrier_timeout_in_ms, tasks, source_task, counter } =
+                request.decode().await?;
+            let arrival = Arrival {
+                barrier: &barrier_id,
+                counter,
+                limit: Duration::from_millis(u64::try_from(barrier_timeout_in_ms).unwrap_or_default()),
+                task: &source_task.unwrap_or_default(),
+                tasks: &tasks,
+            };
+            let counter = service.barrier(arrival).await?;
+            Rope::from_message(&BarrierResponse { counter })
+        }
+        "CancelBarrier" => {
+            let CancelBarrierRequest { barrier_id, counter, source_task } = request.decode().await?;
+            service.cancel_barrier(&barrier_id, counter, &source_task.unwrap_or_default())?;
+            Rope::from_message(&CancelBarrierResponse {})
+        }
+        "GetAliveTasks" => {
+            let GetAliveTasksRequest { requesting_task, tasks } = request.decode().await?;
+            let alive = service.alive(&requesting_task.unwrap_or_default(), &tasks).await?;
+            let (alive_tasks, incarnations) = alive.into_iter().map(alive_task).unzip();
+            Rope::from_message(&GetAliveTasksResponse { alive_tasks, incarnations })
+        }
+        // As in stock, whose servers tell tasks of errors by themselves.
+        "PollForError" => bail!(
+            Internal,
+            "Should not use error polling from service when there is service to client connection."
+        ),
+        "ReportErrorToTask" => {
+            let request: ReportErrorToTaskRequest = request.decode().await?;
+            tracing::warn!(
+                code = request.error_code,
+                error = request.error_message,
+                "The coordination service reports an error of another task."
+            );
+            Rope::from_message(&ReportErrorToTaskResponse {})
+        }
+        "WatchJobState" => {
             bail!(Unimplemented, "{method} of the coordination service is not supported by this server")
         }
         _ => return Err(unknown_method()),
     })
+}
+
+fn alive_task((task, incarnation): (TaskName, u64)) -> (CoordinatedTask, u64) {
+    let task_id = i32::try_from(task.task).unwrap_or(i32::MAX);
+    (CoordinatedTask { job_name: task.job, task_id, recoverable: false }, incarnation)
 }

@@ -40,8 +40,10 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
             let request: eager::CreateContextRequest = request.decode().await?;
             let config =
                 request.server_def.as_ref().and_then(|server| server.default_session_config.as_ref());
+            let part_limit = config.and_then(|config| u64::try_from(config.operation_timeout_in_ms).ok());
             let config = config.and_then(|config| config.experimental.as_ref());
             let new = NewContext {
+                part_limit: part_limit.filter(|limit| *limit > 0).map(Duration::from_millis),
                 coordination: config.and_then(|config| config.coordination_config.clone()),
                 id: request.context_id,
                 view: request.context_view_id,
@@ -85,9 +87,10 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
 }
 
 async fn enqueue(services: &Services, mut request: Request) -> Result<Rope> {
-    let ExtendedEnqueueRequest { context_id, queue, asks_for_links } = request.decode().await?;
-    let queue_response = run_items(services, context_id, queue, false).await?;
-    if !asks_for_links {
+    let ExtendedEnqueueRequest { context_id, queue, from_task } = request.decode().await?;
+    // What a peer asks for belongs to an operation that has its turn already.
+    let queue_response = run_items(services, context_id, queue, from_task).await?;
+    if !from_task {
         return Ok(Rope::from_message(&eager::EnqueueResponse { queue_response }));
     }
     let local_name = local::name(services.worker.device().incarnation());
@@ -113,9 +116,9 @@ pub(crate) struct ExtendedEnqueueRequest {
     pub(crate) context_id: u64,
     #[prost(message, repeated, tag = "3")]
     pub(crate) queue: Vec<eager::QueueItem>,
-    /// True if the caller is a Ferroflow task that will run parts of functions here.
+    /// True if the caller is a Ferroflow task, which may take direct connections, and not the client.
     #[prost(bool, tag = "61001")]
-    pub(crate) asks_for_links: bool,
+    pub(crate) from_task: bool,
 }
 
 /// An `EnqueueResponse` with Ferroflow's fields, for tasks that ask for them.
@@ -196,7 +199,7 @@ fn read_cluster(server: Option<ServerDef>, devices: Vec<DeviceAttributes>) -> Re
         return Ok(None);
     }
     let own = TaskName::new(&job_name, u32::try_from(task_index).unwrap_or_default());
-    Ok(Some(ClientCluster { own, cluster: ClusterSpec::from_def(&cluster)?, devices }))
+    Ok(Some(ClientCluster { own, cluster: ClusterSpec::from_client_def(&cluster)?, devices }))
 }
 
 fn read_item(item: Option<queue_item::Item>) -> Result<Item> {

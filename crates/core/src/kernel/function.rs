@@ -10,6 +10,17 @@ pub trait Callable: Send + Sync {
     /// Runs the function within a step.
     fn call(self: Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> BoxFuture<Result<Vec<Tensor>>>;
 
+    /// Runs the function on another device, which may be another task's.
+    fn call_on(
+        self: Arc<Self>,
+        device: String,
+        _arguments: Vec<Tensor>,
+        _step: Arc<StepCx>,
+    ) -> BoxFuture<Result<Vec<Tensor>>> {
+        let name = self.name().to_owned();
+        Box::pin(async move { bail!(Unimplemented, "{name} cannot be called on {device} from here") })
+    }
+
     /// The function's name, for messages.
     fn name(&self) -> &str;
 }

@@ -68,7 +68,8 @@ impl Tensor {
                 exactly(dtype, shape, handles)
             }
             Variant => {
-                exactly(dtype, shape, proto.variant_val.iter().map(crate::variant::Variant::opaque).collect())
+                let values = proto.variant_val.iter().map(crate::variant::Variant::received);
+                exactly(dtype, shape, values.collect::<Result<_>>()?)
             }
         }
     }
@@ -121,7 +122,7 @@ fn from_content(dtype: DType, shape: Shape, content: &Bytes) -> Result<Tensor> {
         DType::Variant => {
             let mut values = Vec::new();
             for bytes in decode_string_list(content, shape.elements())? {
-                values.push(Variant::opaque(&decode::<VariantTensorDataProto>(bytes)?));
+                values.push(Variant::received(&decode::<VariantTensorDataProto>(bytes)?)?);
             }
             exactly(dtype, shape, values)
         }

@@ -7,8 +7,7 @@ use crate::transport::eager_service::{ExtendedEnqueueRequest, ExtendedEnqueueRes
 use ferroflow_core::{Result, Status};
 use ferroflow_proto::tensorflow::eager::queue_item::Item;
 use ferroflow_proto::tensorflow::eager::{
-    EnqueueRequest, EnqueueResponse, QueueItem, RegisterFunctionOp, RunComponentFunctionRequest,
-    RunComponentFunctionResponse,
+    EnqueueResponse, QueueItem, RegisterFunctionOp, RunComponentFunctionRequest, RunComponentFunctionResponse,
 };
 use futures_util::FutureExt;
 use prost::Message;
@@ -40,14 +39,15 @@ impl RemoteEager {
         function: RegisterFunctionOp,
     ) -> Result<ExtendedEnqueueResponse> {
         let queue = vec![QueueItem { item: Some(Item::RegisterFunction(function)) }];
-        let request = ExtendedEnqueueRequest { context_id: context, queue, asks_for_links: true };
+        let request = ExtendedEnqueueRequest { context_id: context, queue, from_task: true };
         self.unary(&self.methods.enqueue, &request, context).await
     }
 
     /// Has these things done, one after the other.
     pub(crate) async fn enqueue(&self, context: u64, items: Vec<Item>) -> Result<EnqueueResponse> {
         let queue = items.into_iter().map(|item| QueueItem { item: Some(item) }).collect();
-        self.unary(&self.methods.enqueue, &EnqueueRequest { context_id: context, queue }, context).await
+        let request = ExtendedEnqueueRequest { context_id: context, queue, from_task: true };
+        self.unary(&self.methods.enqueue, &request, context).await
     }
 
     /// Runs a part of a function.

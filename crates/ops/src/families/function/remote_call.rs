@@ -3,7 +3,7 @@
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{Op, shapes};
-use ferroflow_core::{Result, ensure, kernels};
+use ferroflow_core::{Result, bail, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&REMOTE_CALL];
 
@@ -17,7 +17,7 @@ static REMOTE_CALL: Op = Op {
     ..Op::STATEFUL
 };
 
-/// Input pipelines of strategies ask for elements this way, on the device that has the iterator: the one that calls.
+/// Input pipelines of strategies ask for elements this way, on the device that has the iterator.
 fn remote_call_kernel(init: &Init<'_>) -> Result<Kernel> {
     let function = init.function("f")?;
     Kernel::future(move |mut cx| {
@@ -26,14 +26,17 @@ fn remote_call_kernel(init: &Init<'_>) -> Result<Kernel> {
             let mut arguments = cx.take_all()?;
             let target: Str = arguments.remove(0).to_scalar()?;
             let target = String::from_utf8_lossy(&target).into_owned();
-            let here = cx.step().device.spec().clone();
-            ensure!(
-                DeviceSpec::parse(&target)?.matches(&here),
-                Unimplemented,
-                "RemoteCall of {} on {target} from {here}: only the calling device is supported",
-                function.name()
-            );
-            Ok(function.call(arguments, cx.step().clone()).await?.into())
+            let parsed = DeviceSpec::parse(&target);
+            let Ok(wanted) = parsed else {
+                bail!(InvalidArgument, "Could not parse {target} into a device specification.")
+            };
+            let step = cx.step().clone();
+            let outputs = if wanted.matches(step.device.spec()) {
+                function.call(arguments, step).await?
+            } else {
+                function.call_on(target, arguments, step).await?
+            };
+            Ok(outputs.into())
         }
     })
 }
