@@ -14,6 +14,7 @@ mod format;
 mod fuzz;
 mod goldens;
 mod managers;
+mod module;
 mod nfs;
 mod programs;
 mod python;
@@ -25,6 +26,7 @@ mod server;
 mod setup;
 mod stress;
 mod tidy;
+mod wheel;
 mod workspace;
 
 use anyhow::Result;
@@ -68,6 +70,8 @@ enum Task {
     Goldens(goldens::Args),
     /// Train under a real Slurm or HTCondor on this machine
     Managers(managers::Args),
+    /// Install the Python package as it is built here, and run its tests
+    Module(module::Args),
     /// Let tasks meet in a directory of real NFS clients
     Nfs(nfs::Args),
     /// Format and lint the oracle's Python, or check that it is
@@ -80,6 +84,8 @@ enum Task {
     Recording(recording::Args),
     /// Turn the fragments of changelog.d into a section of the changelog
     Release(release::Args),
+    /// Build the Python package as a wheel, and try it in an environment of its own
+    Wheel(wheel::Args),
     /// Check conventions: words, layers, module docs, file sizes, licenses, duplicate versions
     Tidy,
 }
@@ -111,12 +117,14 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Faults(args) => faults::run(&args),
         Task::Goldens(args) => goldens::run(&args),
         Task::Managers(args) => managers::run(&args),
+        Task::Module(args) => module::run(&args),
         Task::Nfs(args) => nfs::run(&args),
         Task::Python(args) => python_style::run(&args),
         Task::RunTests(args) => run_tests::run(&args),
         Task::Stress(args) => stress::run(&args),
         Task::Recording(args) => recording::run(&args),
         Task::Release(args) => release::run(&args),
+        Task::Wheel(args) => wheel::run(&args),
         Task::Tidy => tidy::run(),
     }
     .map(|()| ExitCode::SUCCESS)

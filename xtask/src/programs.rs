@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 /// and finds everything built.
 const ALL_TESTS: [&str; 4] = ["test", "--workspace", "--tests", "--benches"];
 
-/// Selects the server beside a test, with the features that [`ALL_TESTS`] has.
-const SERVER: [&str; 6] = ["build", "--workspace", "--bin", "ferroflow", "--test", "main"];
+/// Selects the server and the Python module beside a test, with the features that [`ALL_TESTS`] has.
+const SERVER: [&str; 7] = ["build", "--workspace", "--lib", "--bin", "ferroflow", "--test", "main"];
 
 /// A test program.
 #[derive(Clone, Debug, Serialize, Deserialize)]

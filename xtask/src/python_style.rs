@@ -1,4 +1,4 @@
-//! `cargo xtask python`: formats and lints the scripts of `oracle/` by ruff, as `ruff.toml` says.
+//! `cargo xtask python`: formats and lints the scripts of `oracle/` and the Python package by ruff, as `ruff.toml` says.
 
 use crate::{python, workspace};
 use anyhow::{Context, Result, bail, ensure};
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut failed = Vec::new();
     for (command, words) in [("check", lint), ("format", format)] {
         let mut ruff = Command::new(&ruff);
-        ruff.arg(command).args(words).arg("oracle").current_dir(workspace::root());
+        ruff.arg(command).args(words).args(["oracle", "crates/python"]).current_dir(workspace::root());
         if !ruff.status().context("ruff")?.success() {
             failed.push(format!("ruff {command}"));
         }

@@ -8,6 +8,7 @@ mod worker;
 
 use crate::exit::{self, Failure};
 use crate::local::{Event, LocalCluster, Port, described, short};
+use crate::own_command::own_command;
 use crate::tasks::serve_command;
 use ferroflow::TaskName;
 use ferroflow::train::latest_checkpoint;
@@ -16,7 +17,6 @@ use model::Model;
 use progress::Progress;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The longest silence of all tasks before the demonstration gives up.
@@ -115,7 +115,6 @@ fn saved_step(dir: &Path) -> Result<Option<(i64, String)>, String> {
 }
 
 fn start(args: &Args, dir: &Path, last: i64) -> Result<LocalCluster, String> {
-    let binary = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
     let jobs = [("ps", args.ps), ("worker", args.workers)];
     let names =
         jobs.into_iter().flat_map(|(job, count)| (0..count).map(move |task| TaskName::new(job, task)));
@@ -125,7 +124,7 @@ fn start(args: &Args, dir: &Path, last: i64) -> Result<LocalCluster, String> {
         let command = if name.job == "ps" {
             serve_command(name, cluster.spec(), "info")?
         } else {
-            let mut command = Command::new(&binary);
+            let mut command = own_command()?;
             command.args(["demo-worker", "--task-index", &name.task.to_string()]);
             command.args(["--last-step", &last.to_string(), "--model", args.model.name()]);
             command.arg("--dir").arg(dir);

@@ -4,7 +4,7 @@
 //! was stopped from outside and can be started again.
 
 use rustix::process::Signal;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitStatus;
 
 /// The code of a failure that another start would not cure.
 pub(crate) const PERMANENT: u8 = 1;
@@ -62,11 +62,11 @@ impl Failure {
     }
 
     /// Prints the reason and returns the code.
-    pub(crate) fn report(self) -> ExitCode {
+    pub(crate) fn report(self) -> u8 {
         if let Some(message) = self.message {
             eprintln!("ferroflow: {message}");
         }
-        ExitCode::from(self.code)
+        self.code
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::exit::Failure;
 use crate::member::{MeetingArgs, Member, OnMove};
+use crate::python_servers::PythonServers;
 use crate::role_args::RoleArgs;
 use crate::serve::Resources;
 use ferroflow::discovery::PortChoice;
@@ -55,6 +56,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "JOBS", value_delimiter = ',')]
     serve: Vec<String>,
 
+    #[command(flatten)]
+    python: PythonServers,
+
     /// Run this program, with its arguments; without one the task serves others
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
@@ -93,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         cpu_devices: 1,
         on_move: args.on_move,
         serve: &args.serve,
+        python: args.python,
         program: &args.program,
     };
     member.run()

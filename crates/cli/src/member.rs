@@ -5,6 +5,7 @@ mod program;
 
 use crate::exit::{self, Failure};
 use crate::local::described;
+use crate::python_servers::PythonServers;
 use crate::role_args::RoleArgs;
 use crate::serve::Resources;
 use crate::signals::{self, StatusSignals};
@@ -109,6 +110,8 @@ pub(crate) struct Member<'a> {
     pub(crate) on_move: Option<OnMove>,
     /// Jobs whose tasks serve others instead of running the program.
     pub(crate) serve: &'a [String],
+    /// The servers that a program in Python starts.
+    pub(crate) python: PythonServers,
     /// Without one, the task serves others.
     pub(crate) program: &'a [String],
 }
@@ -322,7 +325,7 @@ impl Member<'_> {
     ) -> Result<Outcome, String> {
         let task = seat.task();
         let exchanged = self.meeting.rendezvous.is_none();
-        let program = Program::start(self.program, &task, cluster, exchanged, sender)?;
+        let program = Program::start(self.program, self.python, &task, cluster, exchanged, sender)?;
         let mut decided: Option<Outcome> = None;
         let mut deadline: Option<Instant> = None;
         let mut waiting = LoggedWait::new();

@@ -3,6 +3,7 @@
 use crate::exit::{self, Failure};
 use crate::local::{Ending, Port, Supervisor, Task, Wait, short, with_parent};
 use crate::placeholders;
+use crate::python_servers::PythonServers;
 use crate::tasks::{Jobs, hosts, serve_command};
 use ferroflow::discovery::tf_config;
 use ferroflow::{ClusterSpec, TaskName};
@@ -54,6 +55,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LEVEL", default_value = "warn", env = "FERROFLOW_LOG")]
     log: LevelFilter,
 
+    #[command(flatten)]
+    python: PythonServers,
+
     /// Run this program, with its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     program: Vec<String>,
@@ -89,8 +93,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let owned = name.clone();
         if is_program(name) {
             let port = if name.job == "evaluator" { Port::None } else { Port::Kept };
-            let program = args.program.clone();
-            let command = move |cluster: &_| program_command(&owned, cluster, &program);
+            let (program, python) = (args.program.clone(), args.python);
+            let command = move |cluster: &_| program_command(&owned, cluster, &program, python);
             Task { name: name.clone(), port, command: Box::new(command) }
         } else {
             let log = args.log.to_string();
@@ -165,12 +169,14 @@ pub(crate) fn program_command(
     name: &TaskName,
     cluster: &ClusterSpec,
     program: &[String],
+    python: PythonServers,
 ) -> Result<Command, String> {
     let value = |placeholder: &str| Ok(value_of(placeholder, name, cluster));
     let filled = program.iter().map(|word| placeholders::fill(word, value));
     let filled: Vec<String> = filled.collect::<Result<_, _>>()?;
     let mut command = with_parent(&filled)?;
     command.env("TF_CONFIG", tf_config(name, cluster).to_string());
+    python.apply(&mut command);
     if std::env::var_os("PYTHONUNBUFFERED").is_none() {
         // Lines are shown when they are written, not when a buffer is full.
         command.env("PYTHONUNBUFFERED", "1");

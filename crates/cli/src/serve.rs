@@ -5,6 +5,7 @@ mod resources;
 
 use crate::exit::Failure;
 use crate::member::{MeetingArgs, Member};
+use crate::python_servers::PythonServers;
 use crate::role_args::RoleArgs;
 use crate::signals::StatusSignals;
 use ferroflow::discovery::meeting::EndWith;
@@ -117,6 +118,7 @@ fn meet(args: &Args, status_signals: &StatusSignals) -> Result<(), Failure> {
         cpu_devices: args.cpu_devices.into(),
         on_move: None,
         serve: &[],
+        python: PythonServers::default(),
         program: &[],
     };
     member.run()

@@ -8,7 +8,9 @@ mod yaml;
 
 use crate::flag_value;
 use crate::local::described;
+use crate::own_command::own_path;
 use crate::placeholders;
+use crate::python_servers::PythonServers;
 use ferroflow::discovery::{Count, Topology};
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -68,6 +70,9 @@ struct Training {
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     force: bool,
 
+    #[command(flatten)]
+    python: PythonServers,
+
     /// Run this program, with its arguments, in which {job}, {task} and other words are filled in (see `ferroflow join
     /// --help`); without a program all tasks are servers
     #[arg(last = true, value_name = "PROGRAM")]
@@ -122,6 +127,7 @@ impl Training {
         if !served.is_empty() && !self.program.is_empty() {
             words.extend(["--serve".to_owned(), served.join(",")]);
         }
+        words.extend(self.python.flag().map(str::to_owned));
         Ok(words)
     }
 
@@ -219,8 +225,8 @@ struct Tool<'a> {
 
 /// Returns the path of this binary, which holds on every machine that shares the file system.
 fn own_binary() -> Result<String, String> {
-    let path = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
-    path.into_os_string()
+    own_path()?
+        .into_os_string()
         .into_string()
         .map_err(|path| format!("the path {} is not valid UTF-8", path.display()))
 }

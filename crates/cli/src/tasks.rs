@@ -1,5 +1,6 @@
 //! Tasks of clusters on this machine: their names, the commands that serve them, and their lists of hosts.
 
+use crate::own_command::own_command;
 use ferroflow::{ClusterSpec, TaskName};
 use std::process::Command;
 
@@ -46,8 +47,7 @@ impl Jobs {
 
 /// Makes the command of a task that this binary serves on a socket that it is handed.
 pub(crate) fn serve_command(name: &TaskName, cluster: &ClusterSpec, log: &str) -> Result<Command, String> {
-    let binary = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
-    let mut command = Command::new(binary);
+    let mut command = own_command()?;
     command.args(["serve", "--inherit", "--job_name", &name.job, "--task_index", &name.task.to_string()]);
     command.args(["--cluster", &cluster.to_json(), "--drain", DRAIN_SECONDS, "--log", log]);
     // The flags say which task it is.

@@ -52,19 +52,27 @@ pub struct Master {
     sessions: RwLock<HashMap<String, Arc<MasterSession>>>,
     /// The time after which abandoned sessions are closed; `None` keeps them.
     reclaim_after: Option<Duration>,
+    /// Settings of sessions that do not bring their own.
+    session_config: ConfigProto,
 }
 
 const UNPOISONED: &str = "no panic while sessions are locked";
 
 impl Master {
     /// Creates a master that runs graphs on this worker and its peers and that is reached at this port.
-    pub(crate) fn new(worker: Arc<Worker>, port: u16, reclaim_after: Option<Duration>) -> Arc<Master> {
+    pub(crate) fn new(
+        worker: Arc<Worker>,
+        port: u16,
+        reclaim_after: Option<Duration>,
+        session_config: ConfigProto,
+    ) -> Arc<Master> {
         Arc::new(Master {
             worker,
             port,
             requests: RecentRequests::new(REMEMBERED_REQUESTS),
             sessions: RwLock::default(),
             reclaim_after,
+            session_config,
         })
     }
 
@@ -121,6 +129,17 @@ impl Master {
         join_all(sessions.values().map(|session| session.close(reason.clone()))).await;
     }
 
+    /// Returns the settings of a session that brings these, merged with the server's as protocol buffers are.
+    fn with_defaults(&self, config: ConfigProto) -> Result<ConfigProto> {
+        if self.session_config == ConfigProto::default() {
+            return Ok(config);
+        }
+        let mut merged = self.session_config.clone();
+        let merge = merged.merge(config.encode_to_vec().as_slice());
+        merge.map_err(|error| status!(Internal, "cannot merge the settings of a session: {error}"))?;
+        Ok(merged)
+    }
+
     fn check_config(&self, config: &ConfigProto) -> Result<Vec<DeviceSpec>> {
         ensure!(
             !config.use_per_session_threads && config.session_inter_op_thread_pool.is_empty(),
@@ -169,6 +188,7 @@ fn restarted(code: Code, handle: &str) -> Status {
 
 impl MasterApi for Master {
     async fn create_session(&self, graph: GraphDef, config: ConfigProto, target: &str) -> Result<String> {
+        let config = self.with_defaults(config)?;
         let filters = self.check_config(&config)?;
         self.worker.check_not_draining()?;
         let handle = format!("{:016x}", random()?);

@@ -18,6 +18,7 @@ use ferroflow_core::memory::{MemoryBudget, limits};
 use ferroflow_core::op::Registry;
 use ferroflow_core::tensor::BufferPool;
 use ferroflow_core::{BoxFuture, Result, bail, status};
+use ferroflow_proto::tensorflow::ConfigProto;
 use ferroflow_runtime::ComputePool;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
@@ -56,6 +57,8 @@ pub struct ServerConfig {
     /// The time after which sessions are closed whose programs, or whose masters on other tasks, are gone. `None` keeps
     /// them forever, as stock does.
     pub reclaim_sessions: Option<Duration>,
+    /// The configuration of sessions that are opened at this server; a session's own settings override it.
+    pub session_config: ConfigProto,
 }
 
 impl Default for ServerConfig {
@@ -74,6 +77,7 @@ impl Default for ServerConfig {
             memory: None,
             connection_memory: None,
             reclaim_sessions: None,
+            session_config: ConfigProto::default(),
         }
     }
 }
@@ -298,7 +302,7 @@ fn assemble(
     if config.reclaim_sessions.is_some() {
         worker.track_session_users();
     }
-    let master = Master::new(worker.clone(), port, config.reclaim_sessions);
+    let master = Master::new(worker.clone(), port, config.reclaim_sessions, config.session_config.clone());
     let eager = Eager::new(worker.clone())?;
     let accept_failures = AcceptFailures::default();
     let services = Services { master, worker, eager, intake, accept_failures, sharer };

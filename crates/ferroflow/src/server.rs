@@ -1,10 +1,12 @@
 //! Servers: one task of a cluster each, in this process.
 
+mod bound;
 mod chief_watch;
 mod listen;
 mod meeting;
 mod task_config;
 
+pub use bound::BoundServer;
 pub use listen::{ListenConfig, listen};
 pub use task_config::TaskConfig;
 
@@ -16,7 +18,7 @@ use ferroflow_cluster::server::{Server as Task, ServerConfig};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 pub use ferroflow_core::memory::limits::{Limit as MemoryLimit, least as memory_limit};
 use ferroflow_core::op::Registry;
-use ferroflow_core::{Result, ensure};
+use ferroflow_core::{Result, Status, status};
 use meeting::Membership;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -61,12 +63,9 @@ impl Server {
         crate::logging::start();
         let task = TaskName::new(job, task);
         let entry = cluster.address(&task);
-        ensure!(
-            entry.is_some(),
-            InvalidArgument,
-            "{task} is not a task of the cluster, which has {}",
-            if cluster.is_empty() { "no tasks".to_owned() } else { cluster.to_string() }
-        );
+        if entry.is_none() {
+            return Err(not_a_task(&task, &cluster.to_string()));
+        }
         let listeners = listen(&ListenConfig { entry, bind: None, port: None })?;
         let config = ServerConfig { task, cluster: cluster.clone(), ..ServerConfig::default() };
         let server = Server::start(config, crate::registry(), listeners, std::future::pending())?;
@@ -170,6 +169,12 @@ impl Server {
         drop(stop);
         task.join();
     }
+}
+
+/// The refusal to be a task that the cluster, given in words, does not have.
+fn not_a_task(task: &TaskName, cluster: &str) -> Status {
+    let known = if cluster.is_empty() { "no tasks" } else { cluster };
+    status!(InvalidArgument, "{task} is not a task of the cluster, which has {known}")
 }
 
 impl From<&Server> for Target {

@@ -83,6 +83,7 @@ pub(super) const STEPS: &[Step] = &[
     xtask("clusters", &["run-tests", "--built", "--only", SCENARIOS, "--test", CLUSTERS], 300)
         .kind(Kind::Stock)
         .after(&[TEST_BUILD, STOCK]),
+    xtask("Python package", &["module", "--built"], 60).kind(Kind::Stock).after(&[TEST_BUILD, STOCK]),
     cargo("lints", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], 70)
         .locks_dev_build(),
     xtask("tests", &["run-tests", "--built", "--except", SCENARIOS], 120).after(&[TEST_BUILD]),

@@ -29,6 +29,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("ferroflow-cli", &["ferroflow"]),
+    (
+        "ferroflow-python",
+        &["ferroflow-proto", "ferroflow-core", "ferroflow-io", "ferroflow", "ferroflow-cli"],
+    ),
     ("ferroflow-testing", &["ferroflow-proto", "ferroflow-core", "ferroflow-runtime", "ferroflow-cluster"]),
     ("xtask", &[]),
 ];

@@ -1,6 +1,7 @@
 //! The end of a task with the process that started it.
 
 use crate::exit::Failure;
+use crate::own_command::own_command;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -27,8 +28,7 @@ pub(crate) struct WithParent {
 /// Makes the command of a program that ends with this process. Between `fork` and `exec` only unsafe code could arrange
 /// that, so another start of this binary does, and becomes the program.
 pub(crate) fn with_parent(program: &[String]) -> Result<Command, String> {
-    let binary = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
-    let mut command = Command::new(binary);
+    let mut command = own_command()?;
     command.args(["with-parent", "--parent", &getpid().as_raw_pid().to_string(), "--"]).args(program);
     Ok(command)
 }

@@ -5,11 +5,12 @@
 //! that are left, and the orphans that had left them.
 
 use super::orphans;
+use crate::own_command::own_command;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ impl Watchdog {
     /// Starts a watchdog of processes with this mark.
     pub(super) fn start(mark: &str) -> Result<Watchdog, String> {
         let failed = |error: std::io::Error| format!("cannot start the watchdog of the cluster: {error}");
-        let watchdog = Command::new(std::env::current_exe().map_err(failed)?)
+        let watchdog = own_command()?
             .args(["watchdog", mark])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

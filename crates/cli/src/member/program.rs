@@ -2,6 +2,7 @@
 
 use super::TaskEvent;
 use crate::local::ProcessTree;
+use crate::python_servers::PythonServers;
 use crate::run::program_command;
 use ferroflow::discovery::pmi;
 use ferroflow::{ClusterSpec, TaskName};
@@ -21,12 +22,13 @@ impl Program {
     /// Starts the program as a task of the cluster; its end becomes an event.
     pub(super) fn start(
         words: &[String],
+        python: PythonServers,
         task: &TaskName,
         cluster: &ClusterSpec,
         exchanged: bool,
         sender: Sender<TaskEvent>,
     ) -> Result<Program, String> {
-        let mut command = program_command(task, cluster, words)?;
+        let mut command = program_command(task, cluster, words, python)?;
         // A program that speaks to the launcher again would be taken for a process that ends and returns.
         for variable in pmi::VARIABLES.iter().filter(|_| exchanged) {
             command.env_remove(variable);

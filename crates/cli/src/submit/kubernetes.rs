@@ -202,6 +202,18 @@ mod tests {
     }
 
     #[test]
+    fn the_servers_of_programs_in_python_are_chosen() {
+        let switch = |line: &str| {
+            let text = written(line).unwrap();
+            let (_, rest) = text.split_once("name: FERROFLOW\n").expect("the program is told");
+            assert!(!rest.contains("name: FERROFLOW\n"), "servers need not know: {text}");
+            rest.lines().next().unwrap_or_default().trim().to_owned()
+        };
+        assert_eq!(switch("--jobs ps:1,worker:1 -- python x.py"), "value: auto");
+        assert_eq!(switch("--jobs ps:1,worker:1 --stock-servers -- python x.py"), "value: \"0\"");
+    }
+
+    #[test]
     fn servers_are_probed_and_programs_are_not() {
         for flavor in ["plain", "tfjob", "jobset"] {
             let probes = |line: &str| {

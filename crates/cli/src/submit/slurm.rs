@@ -211,6 +211,9 @@ mod tests {
         for line in ["--jobs worker:1 -- x", "--jobs ps:1,worker:1 --serve none -- x"] {
             assert!(!written(line).unwrap().contains("--serve"), "{line}");
         }
+        assert!(
+            written("--jobs worker:1 --stock-servers -- x").unwrap().contains(" --stock-servers \\\n  -- x")
+        );
         let args: Args = parsed(["--jobs", "ps:1", "--time", "1 day"]);
         assert!(script(&args, "x").unwrap_err().contains("--time: '1 day' is not one word"));
     }

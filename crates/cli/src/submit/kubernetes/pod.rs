@@ -2,6 +2,7 @@
 
 use super::{Cluster, Job};
 use crate::placeholders;
+use crate::python_servers;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -44,6 +45,9 @@ pub(super) fn template(cluster: &Cluster<'_>, job: &Job, shape: &Shape<'_>) -> R
     let mut env = vec![json!({"name": TASK, "valueFrom": {"fieldRef": {"fieldPath": shape.number}}})];
     if let Some(addresses) = shape.addresses {
         env.push(json!({"name": "TF_CONFIG", "value": tf_config(&addresses.jobs, job)}));
+    }
+    if !job.serves {
+        env.push(json!({"name": python_servers::VARIABLE, "value": args.training.python.value()}));
     }
     let mut container = json!({
         "name": shape.container,

@@ -1,0 +1,94 @@
+"""Checkpoints and event files as dictionaries and lists, without a session."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Iterator, Mapping, Union
+
+from ferroflow import _ferroflow, arrays
+from ferroflow.errors import NotFoundError
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Checkpoint(Mapping[str, Any]):
+    """The tensors of a checkpoint by their names. Each is read when it is looked up."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens a checkpoint.
+
+        Args:
+            path: The prefix of its files, or a directory, whose latest checkpoint is opened.
+        """
+        prefix = os.fspath(path)
+        if os.path.isdir(prefix):
+            latest = latest_checkpoint(prefix)
+            if latest is None:
+                raise NotFoundError(f"the directory {prefix} has no checkpoint")
+            prefix = latest
+        self.prefix = prefix
+        self._reader = _ferroflow.CheckpointReader(prefix)
+        self._names = self._reader.names()
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return arrays.to_numpy(self._reader.read(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def describe(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """The type and the shape of a tensor, without reading it."""
+        dtype, shape = self._reader.describe(name)
+        return dtype, tuple(shape)
+
+    def __repr__(self) -> str:
+        return f"<Checkpoint {self.prefix} with {len(self)} tensors>"
+
+
+def write_checkpoint(prefix: Path, tensors: Mapping[str, Any]) -> None:
+    """Writes a checkpoint that TensorFlow's savers and `Checkpoint` read.
+
+    Args:
+        prefix: The prefix of its files, such as `model/step-100`.
+        tensors: Arrays, or whatever numpy makes an array of, by name.
+    """
+    given = [(name, arrays.to_tensor(value)) for name, value in tensors.items()]
+    _ferroflow.write_checkpoint(os.fspath(prefix), given)
+
+
+def latest_checkpoint(directory: Path) -> str | None:
+    """Returns the prefix of the latest checkpoint of a directory, as its file `checkpoint` says."""
+    return _ferroflow.latest_checkpoint(os.fspath(directory))
+
+
+class Event:
+    """The summaries of one step.
+
+    Attributes:
+        wall_time: Seconds since 1970.
+        step: The step.
+        values: Numbers and arrays by their tags; images and sounds are the bytes of their files.
+    """
+
+    def __init__(self, wall_time: float, step: int, values: dict[str, Any]) -> None:
+        self.wall_time = wall_time
+        self.step = step
+        self.values = values
+
+    def __repr__(self) -> str:
+        return f"Event(step={self.step}, values={self.values!r})"
+
+
+def read_events(path: Path) -> list[Event]:
+    """Reads the summaries of an event file, in the order in which they were written."""
+
+    def plain(value: Any) -> Any:
+        return arrays.to_numpy(value) if isinstance(value, _ferroflow.TensorMemory) else value
+
+    events = _ferroflow.read_events(os.fspath(path))
+    return [Event(time, step, {tag: plain(value) for tag, value in values}) for time, step, values in events]
