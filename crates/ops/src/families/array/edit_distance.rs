@@ -47,10 +47,11 @@ fn edit_distance_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     }
 }
 
-/// The sequences of a sparse tensor by the place of their row, and the tensor's shape.
-type Rows<'a, T> = BTreeMap<Ints, Vec<&'a T>>;
+/// The sequences of a sparse tensor by the place of their row, as positions of their values.
+type Rows = BTreeMap<Ints, Vec<usize>>;
 
-fn rows<'a, T: Element>(cx: &'a KernelCx<'_>, first: usize, name: &str) -> Result<(Rows<'a, T>, Ints)> {
+/// The sequences of a sparse tensor, and its shape.
+fn rows(cx: &KernelCx<'_>, first: usize, name: &str) -> Result<(Rows, Ints)> {
     let (indices, values, shape) = (cx.input(first)?, cx.input(first + 1)?, cx.input(first + 2)?);
     ensure!(
         indices.rank() == 2,
@@ -86,25 +87,26 @@ fn rows<'a, T: Element>(cx: &'a KernelCx<'_>, first: usize, name: &str) -> Resul
         indices.shape()
     );
     let mut rows = Rows::new();
-    for (place, value) in indices.flat::<i64>()?.chunks_exact(dims.len()).zip(values.flat::<T>()?) {
+    for (at, place) in indices.flat::<i64>()?.chunks_exact(dims.len()).enumerate() {
         ensure!(
             place.iter().zip(&dims).all(|(at, dim)| (0..*dim).contains(at)),
             InvalidArgument,
             "{name}_indices are out of bounds of {name}_shape"
         );
-        rows.entry(Ints::from_slice(&place[..dims.len() - 1])).or_default().push(value);
+        rows.entry(Ints::from_slice(&place[..dims.len() - 1])).or_default().push(at);
     }
     Ok((rows, dims))
 }
 
-/// The number of insertions, deletions and replacements that turn one sequence into the other.
-fn distance<T: PartialEq>(a: &[&T], b: &[&T]) -> usize {
+/// The number of insertions, deletions and replacements that turn one sequence of positions into the other, given whether
+/// the values at two positions differ.
+fn distance(a: &[usize], b: &[usize], differ: &dyn Fn(usize, usize) -> bool) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
         let mut diagonal = row[0];
         row[0] = i + 1;
         for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + (x != y) as usize;
+            let replaced = diagonal + usize::from(differ(*x, *y));
             diagonal = row[j + 1];
             row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
         }
@@ -114,12 +116,19 @@ fn distance<T: PartialEq>(a: &[&T], b: &[&T]) -> usize {
 
 fn edit_distance_kernel<T: Element>(init: &Init<'_>) -> Result<Kernel> {
     let normalize: bool = init.attr("normalize")?;
-    Kernel::sync(move |cx| edit_distances::<T>(cx, normalize))
+    Kernel::sync(move |cx| {
+        let (guessed, real) = (cx.flat::<T>(1)?, cx.flat::<T>(4)?);
+        edit_distances(cx, normalize, &|x, y| guessed[x] != real[y])
+    })
 }
 
-fn edit_distances<T: Element>(cx: &mut KernelCx<'_>, normalize: bool) -> Result<Outputs> {
-    let (hypothesis, shape) = rows::<T>(cx, 0, "hypothesis")?;
-    let (truth, truth_shape) = rows::<T>(cx, 3, "truth")?;
+fn edit_distances(
+    cx: &KernelCx<'_>,
+    normalize: bool,
+    differ: &dyn Fn(usize, usize) -> bool,
+) -> Result<Outputs> {
+    let (hypothesis, shape) = rows(cx, 0, "hypothesis")?;
+    let (truth, truth_shape) = rows(cx, 3, "truth")?;
     ensure!(
         shape.len() == truth_shape.len(),
         InvalidArgument,
@@ -134,7 +143,7 @@ fn edit_distances<T: Element>(cx: &mut KernelCx<'_>, normalize: bool) -> Result<
     let nothing = Vec::new();
     for place in hypothesis.keys().chain(truth.keys()) {
         let (guess, real) = (hypothesis.get(place).unwrap_or(&nothing), truth.get(place).unwrap_or(&nothing));
-        let steps = distance(guess, real) as f32;
+        let steps = distance(guess, real, differ) as f32;
         let at = place.iter().zip(shape.iter()).fold(0, |at, (index, dim)| at * dim + index) as usize;
         // Without a true sequence the ratio is infinite.
         values[at] = if normalize { steps / real.len() as f32 } else { steps };
@@ -148,8 +157,11 @@ mod tests {
 
     #[test]
     fn kitten_to_sitting_takes_three() {
-        let letters = |text: &'static str| text.as_bytes().iter().collect::<Vec<&u8>>();
-        assert_eq!(distance(&letters("kitten"), &letters("sitting")), 3);
-        assert_eq!(distance(&letters(""), &letters("ab")), 2);
+        let steps = |a: &str, b: &str| {
+            let (all_a, all_b): (Vec<usize>, Vec<usize>) = ((0..a.len()).collect(), (0..b.len()).collect());
+            distance(&all_a, &all_b, &|x, y| a.as_bytes()[x] != b.as_bytes()[y])
+        };
+        assert_eq!(steps("kitten", "sitting"), 3);
+        assert_eq!(steps("", "ab"), 2);
     }
 }
