@@ -7,7 +7,7 @@ mod convert;
 
 pub use convert::{ToPartialShape, ToShape};
 
-use crate::{Result, bail, ensure, status};
+use crate::{Result, Status, bail, ensure, status};
 use ferroflow_proto::tensorflow::{TensorShapeProto, tensor_shape_proto};
 use smallvec::SmallVec;
 use std::fmt;
@@ -33,14 +33,19 @@ impl Clone for Shape {
 
 /// Collects dimensions; an error if there are more than a shape may have.
 fn collect_dims(dims: impl IntoIterator<Item = i64>) -> Result<Dims> {
-    let mut rest = dims.into_iter();
-    let dims: Dims = rest.by_ref().take(MAX_RANK).collect();
-    ensure!(
-        rest.next().is_none(),
-        InvalidArgument,
-        "Shape has more than the {MAX_RANK} dimensions that a tensor may have"
-    );
-    Ok(dims)
+    let mut collected = Dims::new();
+    for dim in dims {
+        if collected.len() == MAX_RANK {
+            return Err(too_many_dims());
+        }
+        collected.push(dim);
+    }
+    Ok(collected)
+}
+
+#[cold]
+fn too_many_dims() -> Status {
+    status!(InvalidArgument, "Shape has more than the {MAX_RANK} dimensions that a tensor may have")
 }
 
 impl Shape {
@@ -52,7 +57,10 @@ impl Shape {
 
     /// A shape with these dimensions; an error if one is negative or the number of elements overflows.
     pub fn new(dims: impl IntoIterator<Item = i64>) -> Result<Shape> {
-        let dims = collect_dims(dims)?;
+        Shape::checked(collect_dims(dims)?)
+    }
+
+    fn checked(dims: Dims) -> Result<Shape> {
         let mut elements: i64 = 1;
         for &dim in &dims {
             ensure!(dim >= 0, InvalidArgument, "Dimension {dim} must be >= 0 in shape {}", ShapeText(&dims));
@@ -187,7 +195,10 @@ impl PartialShape {
 
     /// A shape with these dimensions, −1 for each unknown one.
     pub fn new(dims: impl IntoIterator<Item = i64>) -> Result<PartialShape> {
-        let dims = collect_dims(dims)?;
+        PartialShape::checked(collect_dims(dims)?)
+    }
+
+    fn checked(dims: Dims) -> Result<PartialShape> {
         let mut elements: i64 = 1;
         for &dim in &dims {
             ensure!(dim >= -1, InvalidArgument, "Shape {} has dimensions below -1", ShapeText(&dims));

@@ -17,7 +17,7 @@ pub use proto::{decode_string_list, encode_string_list};
 pub use storage::Storage;
 
 use crate::memory;
-use crate::{DType, Result, Shape, ToShape, bail, ensure};
+use crate::{DType, Result, Shape, Status, ToShape, bail, ensure, status};
 use buffer::Shared;
 use std::fmt;
 use std::sync::Arc;
@@ -277,8 +277,13 @@ impl Tensor {
         if self.dtype() == T::DTYPE {
             return Ok(());
         }
-        bail!(InvalidArgument, "expected a tensor of type {}, got {}", T::DTYPE, self.dtype())
+        Err(wrong_type(T::DTYPE, self.dtype()))
     }
+}
+
+#[cold]
+fn wrong_type(expected: DType, got: DType) -> Status {
+    status!(InvalidArgument, "expected a tensor of type {expected}, got {got}")
 }
 
 fn check_count(shape: &Shape, elements: usize) -> Result<()> {

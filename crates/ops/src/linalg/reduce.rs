@@ -7,7 +7,8 @@
 use super::SUM_PARTS;
 use crate::numeric::{Int, Num, Real};
 use ferroflow_core::device::Threads;
-use ferroflow_core::{DType, Element};
+use ferroflow_core::kernel::KernelCx;
+use ferroflow_core::{DType, Element, Result, Tensor};
 use multiversion::multiversion;
 use smallvec::SmallVec;
 use std::marker::PhantomData;
@@ -63,63 +64,107 @@ pub(crate) fn plan(dims: &[i64], reduced: &dyn Fn(usize) -> bool) -> SmallVec<[A
     axes
 }
 
-/// Folds `input` by a plan of at least one fold; `out` receives what the last one gathered.
+/// The loops of a fold. What is around them is compiled once per pair of types, not once per fold.
+pub(crate) struct Loops<I: 'static, A: 'static> {
+    /// The fold of elements.
+    first: Pass<I, A>,
+    /// The same fold over what was gathered.
+    again: Pass<A, A>,
+    /// Folds rows of a width into results that their ids name; negative ids drop theirs.
+    scatter: fn(&[I], &[i64], usize, &mut [A]),
+    /// Results as elements.
+    narrow: fn(&[A], &mut [I]),
+}
+
+/// A fold from elements to results.
+struct Pass<I: 'static, A: 'static> {
+    identity: A,
+    /// Folds contiguous elements.
+    row: fn(&[I]) -> A,
+    /// Folds as many rows of a width, no longer than a leaf, as there are results.
+    rows: fn(&[I], usize, &mut [A]),
+    /// Folds columns of a few rows.
+    columns: fn(&[I], Columns, &mut [A]),
+    /// Joins results that come before those that are there.
+    join: fn(&mut [A], &[A]),
+}
+
+/// Some columns of rows: as many as there are results.
+#[derive(Clone, Copy)]
+struct Columns {
+    /// Elements of a row.
+    width: usize,
+    /// The first column.
+    from: usize,
+    /// Whether the first row replaces what is in the results, rather than join it.
+    starts: bool,
+}
+
+/// Folds `input` by a plan; `out` receives what the last fold gathered.
 pub(crate) fn fold_planned<F: Fold>(
     threads: Threads<'_>,
     input: &[F::In],
     axes: &[Axis],
     out: &mut [F::Acc],
 ) {
-    let Some((first, rest)) = axes.split_first() else {
-        return out.iter_mut().zip(input).for_each(|(out, x)| *out = F::lift(*x));
-    };
-    let Some((last, middle)) = rest.split_last() else {
-        return fold::<F>(threads, input, *first, out);
-    };
-    let mut gathered = vec![F::identity(); first.outer * first.inner];
-    fold::<F>(threads, input, *first, &mut gathered);
-    for axis in middle {
-        let mut next = vec![F::identity(); axis.outer * axis.inner];
-        fold::<F::Again>(threads, &gathered, *axis, &mut next);
-        gathered = next;
-    }
-    fold::<F::Again>(threads, &gathered, *last, out);
+    Loops::of::<F>().fold_planned(threads, input, axes, out);
 }
 
 /// Folds `input`, of shape `outer × n × inner`, along `n` into `out`, of shape `outer × inner`.
 pub(crate) fn fold<F: Fold>(threads: Threads<'_>, input: &[F::In], axis: Axis, out: &mut [F::Acc]) {
-    let Axis { outer, n, inner } = axis;
-    assert_eq!(input.len(), outer * n * inner, "the slice is the tensor");
-    assert_eq!(out.len(), outer * inner, "the output is the folded tensor");
-    if out.is_empty() {
-        return;
-    }
-    if n == 0 {
-        return out.fill(F::identity());
-    }
-    // Too few outer parts to keep all threads busy: the folded axis itself is cut.
-    if outer == 1 && n >= 2 * SUM_PARTS && input.len() >= SPLIT_ELEMENTS {
-        let part = n.div_ceil(SUM_PARTS);
-        let parts = n.div_ceil(part);
-        let mut gathered = vec![F::identity(); parts * inner];
-        threads.parallel_rows(&mut gathered, inner, part, |first, rows| {
-            for (row, gathered) in rows.chunks_mut(inner).enumerate() {
-                let from = (first + row) * part;
-                fold_one::<F>(&input[from * inner..((from + part).min(n)) * inner], inner, gathered);
-            }
-        });
-        return fold_one::<F::Again>(&gathered, inner, out);
-    }
-    if inner == 1 && (LANES..=LEAF).contains(&n) {
-        let rows = |first: usize, out: &mut [F::Acc]| fold_rows::<F>(&input[first * n..], n, out);
-        return threads.parallel_rows(out, 1, n, rows);
-    }
-    threads.parallel_rows(out, inner, n, |first, rows| {
-        for (row, out) in rows.chunks_mut(inner).enumerate() {
-            let from = (first + row) * n * inner;
-            fold_one::<F>(&input[from..from + n * inner], inner, out);
+    Loops::of::<F>().fold(threads, input, axis, out);
+}
+
+impl<I: Element + Copy, A: Element + Copy> Loops<I, A> {
+    /// The loops of `F`.
+    pub(crate) fn of<F: Fold<In = I, Acc = A>>() -> Self {
+        Loops {
+            first: Pass::of::<F>(),
+            again: Pass::of::<F::Again>(),
+            scatter: scatter::<F>,
+            narrow: narrow::<F>,
         }
-    });
+    }
+
+    /// Folds `input` by a plan; `out` receives what the last fold gathered.
+    pub(crate) fn fold_planned(&self, threads: Threads<'_>, input: &[I], axes: &[Axis], out: &mut [A]) {
+        let Some((first, rest)) = axes.split_first() else {
+            let columns = Columns { width: input.len().max(1), from: 0, starts: true };
+            return (self.first.columns)(input, columns, out);
+        };
+        let Some((last, middle)) = rest.split_last() else {
+            return self.fold(threads, input, *first, out);
+        };
+        let identity = self.first.identity;
+        let mut gathered = vec![identity; first.outer * first.inner];
+        self.fold(threads, input, *first, &mut gathered);
+        for axis in middle {
+            let mut next = vec![identity; axis.outer * axis.inner];
+            self.again.fold(threads, &gathered, *axis, &mut next, &self.again);
+            gathered = next;
+        }
+        self.again.fold(threads, &gathered, *last, out, &self.again);
+    }
+
+    /// Folds `input`, of shape `outer × n × inner`, along `n` into `out`, of shape `outer × inner`.
+    pub(crate) fn fold(&self, threads: Threads<'_>, input: &[I], axis: Axis, out: &mut [A]) {
+        self.first.fold(threads, input, axis, out, &self.again);
+    }
+
+    /// Joins each row of `width` elements with the result that its id names; negative ids drop theirs.
+    pub(crate) fn scatter(&self, input: &[I], ids: &[i64], width: usize, out: &mut [A]) {
+        (self.scatter)(input, ids, width, out);
+    }
+
+    /// Results as a tensor of elements.
+    pub(crate) fn narrowed(&self, cx: &KernelCx<'_>, gathered: Tensor) -> Result<Tensor> {
+        if A::DTYPE == I::DTYPE {
+            return Ok(gathered);
+        }
+        let mut output = cx.alloc::<I>(gathered.shape().clone())?;
+        (self.narrow)(gathered.flat::<A>()?, output.flat_mut::<I>()?);
+        Ok(output)
+    }
 }
 
 /// Folds at least this long are cut for several threads.
@@ -134,14 +179,118 @@ const LEAF_ROWS: usize = 32;
 /// Columns folded at a time, so that partial results stay in the nearest cache.
 const TILE: usize = 512;
 
-fn fold_one<F: Fold>(input: &[F::In], inner: usize, out: &mut [F::Acc]) {
-    match inner {
-        1 => out[0] = fold_row::<F>(input),
-        _ if inner < LANES && input.len() >= 4 * LANES * inner => fold_narrow::<F>(input, inner, out),
-        _ => {
-            for from in (0..inner).step_by(TILE) {
-                let to = (from + TILE).min(inner);
-                fold_columns::<F>(input, inner, from, &mut out[from..to]);
+impl<I: Element + Copy, A: Element + Copy> Pass<I, A> {
+    fn of<F: Fold<In = I, Acc = A>>() -> Self {
+        Pass {
+            identity: F::identity(),
+            row: fold_row::<F>,
+            rows: fold_rows::<F>,
+            columns: add_rows::<F>,
+            join: join_into::<F>,
+        }
+    }
+
+    /// Folds `input`, of shape `outer × n × inner`, along `n` into `out`, of shape `outer × inner`.
+    fn fold(&self, threads: Threads<'_>, input: &[I], axis: Axis, out: &mut [A], again: &Pass<A, A>) {
+        let Axis { outer, n, inner } = axis;
+        assert_eq!(input.len(), outer * n * inner, "the slice is the tensor");
+        assert_eq!(out.len(), outer * inner, "the output is the folded tensor");
+        if out.is_empty() {
+            return;
+        }
+        if n == 0 {
+            return out.fill(self.identity);
+        }
+        // Too few outer parts to keep all threads busy: the folded axis itself is cut.
+        if outer == 1 && n >= 2 * SUM_PARTS && input.len() >= SPLIT_ELEMENTS {
+            let part = n.div_ceil(SUM_PARTS);
+            let parts = n.div_ceil(part);
+            let mut gathered = vec![self.identity; parts * inner];
+            threads.parallel_rows(&mut gathered, inner, part, |first, rows| {
+                for (row, gathered) in rows.chunks_mut(inner).enumerate() {
+                    let from = (first + row) * part;
+                    self.fold_one(
+                        &input[from * inner..((from + part).min(n)) * inner],
+                        inner,
+                        gathered,
+                        again,
+                    );
+                }
+            });
+            return again.fold_one(&gathered, inner, out, again);
+        }
+        if inner == 1 && n <= LEAF {
+            let rows = |first: usize, out: &mut [A]| (self.rows)(&input[first * n..], n, out);
+            return threads.parallel_rows(out, 1, n, rows);
+        }
+        threads.parallel_rows(out, inner, n, |first, rows| {
+            for (row, out) in rows.chunks_mut(inner).enumerate() {
+                let from = (first + row) * n * inner;
+                self.fold_one(&input[from..from + n * inner], inner, out, again);
+            }
+        });
+    }
+
+    fn fold_one(&self, input: &[I], inner: usize, out: &mut [A], again: &Pass<A, A>) {
+        match inner {
+            1 => out[0] = (self.row)(input),
+            _ if inner < LANES && input.len() >= 4 * LANES * inner => {
+                self.fold_narrow(input, inner, out, again)
+            }
+            _ => self.fold_tiles(input, inner, out),
+        }
+    }
+
+    fn fold_tiles(&self, input: &[I], inner: usize, out: &mut [A]) {
+        for from in (0..inner).step_by(TILE) {
+            let to = (from + TILE).min(inner);
+            self.fold_columns(input, inner, from, &mut out[from..to]);
+        }
+    }
+
+    /// Folds few columns as many: several rows are taken side by side, then folded into one.
+    #[inline(never)]
+    fn fold_narrow(&self, input: &[I], inner: usize, out: &mut [A], again: &Pass<A, A>) {
+        let side_by_side = 2 * LANES;
+        let wide = side_by_side * inner;
+        let whole = input.len() / wide * wide;
+        let mut gathered = vec![self.identity; wide];
+        self.fold_tiles(&input[..whole], wide, &mut gathered);
+        again.fold_columns(&gathered, inner, 0, out);
+        (self.columns)(&input[whole..], Columns { width: inner, from: 0, starts: false }, out);
+    }
+
+    /// Folds the columns `from..from + out.len()` of rows of `width` elements.
+    #[inline(never)]
+    fn fold_columns(&self, input: &[I], width: usize, from: usize, out: &mut [A]) {
+        let rows = input.len() / width;
+        let columns = Columns { width, from, starts: true };
+        if rows <= LEAF_ROWS {
+            return (self.columns)(input, columns, out);
+        }
+        // A binary counter of partial results: level `k` holds the fold of `2^k` leaves.
+        let mut levels: Vec<Vec<A>> = Vec::new();
+        let leaves = input.chunks(LEAF_ROWS * width);
+        for (leaf, rows) in leaves.enumerate() {
+            (self.columns)(rows, columns, out);
+            let level = leaf.trailing_ones() as usize;
+            for lower in &levels[..level] {
+                (self.join)(out, lower);
+            }
+            match levels.get_mut(level) {
+                Some(slot) => slot.copy_from_slice(out),
+                None => levels.push(out.to_vec()),
+            }
+        }
+        let leaves = rows.div_ceil(LEAF_ROWS);
+        let mut started = false;
+        for (level, partial) in levels.iter().enumerate().filter(|(level, _)| leaves >> level & 1 == 1) {
+            debug_assert!(level < usize::BITS as usize && partial.len() == out.len());
+            if started {
+                (self.join)(out, partial);
+            } else {
+                out.copy_from_slice(partial);
+                started = true;
             }
         }
     }
@@ -176,11 +325,11 @@ fn fold_wide_leaf<F: Fold>(input: &[F::In]) -> F::Acc {
 
 /// Folds as many rows of `n` elements, no longer than a leaf, as there are results.
 fn fold_rows<F: Fold>(input: &[F::In], n: usize, out: &mut [F::Acc]) {
-    if const { is_wide::<F>() } {
+    if const { is_wide::<F>() } && n >= LANES {
         return fold_wide_rows::<F>(input, n, out);
     }
     for (out, row) in out.iter_mut().zip(input.chunks_exact(n)) {
-        *out = fold_leaf::<F>(row);
+        *out = fold_row::<F>(row);
     }
 }
 
@@ -214,82 +363,42 @@ fn leaf<F: Fold>(input: &[F::In]) -> F::Acc {
     lanes[0]
 }
 
-/// Folds few columns as many: several rows are taken side by side, then folded into one.
-#[inline(never)]
-fn fold_narrow<F: Fold>(input: &[F::In], inner: usize, out: &mut [F::Acc]) {
-    let side_by_side = 2 * LANES;
-    let wide = side_by_side * inner;
-    let whole = input.len() / wide * wide;
-    let mut gathered = vec![F::identity(); wide];
-    for from in (0..wide).step_by(TILE) {
-        let to = (from + TILE).min(wide);
-        fold_columns::<F>(&input[..whole], wide, from, &mut gathered[from..to]);
-    }
-    fold_columns::<F::Again>(&gathered, inner, 0, out);
-    for row in input[whole..].chunks_exact(inner) {
-        out.iter_mut().zip(row).for_each(|(out, x)| *out = F::join(*out, F::lift(*x)));
-    }
-}
-
-/// Folds the columns `from..from + out.len()` of rows of `width` elements.
-#[inline(never)]
-fn fold_columns<F: Fold>(input: &[F::In], width: usize, from: usize, out: &mut [F::Acc]) {
-    let rows = input.len() / width;
-    let columns = out.len();
-    if rows <= LEAF_ROWS {
-        return add_rows::<F>(input, width, from, out);
-    }
-    // A binary counter of partial results: level `k` holds the fold of `2^k` leaves.
-    let mut levels: Vec<Vec<F::Acc>> = Vec::new();
-    let leaves = input.chunks(LEAF_ROWS * width);
-    for (leaf, rows) in leaves.enumerate() {
-        add_rows::<F>(rows, width, from, out);
-        let level = leaf.trailing_ones() as usize;
-        for lower in &levels[..level] {
-            join_into::<F>(out, lower);
-        }
-        match levels.get_mut(level) {
-            Some(slot) => slot.copy_from_slice(out),
-            None => levels.push(out.to_vec()),
-        }
-    }
-    let leaves = rows.div_ceil(LEAF_ROWS);
-    let mut started = false;
-    for (level, partial) in levels.iter().enumerate().filter(|(level, _)| leaves >> level & 1 == 1) {
-        debug_assert!(level < usize::BITS as usize && partial.len() == columns);
-        if started {
-            join_into::<F>(out, partial);
-        } else {
-            out.copy_from_slice(partial);
-            started = true;
-        }
-    }
-}
-
 fn join_into<F: Fold>(out: &mut [F::Acc], other: &[F::Acc]) {
     out.iter_mut().zip(other).for_each(|(out, x)| *out = F::join(*x, *out));
 }
 
-fn add_rows<F: Fold>(input: &[F::In], width: usize, from: usize, out: &mut [F::Acc]) {
+fn scatter<F: Fold>(input: &[F::In], ids: &[i64], width: usize, out: &mut [F::Acc]) {
+    for (row, id) in input.chunks_exact(width).zip(ids) {
+        let Ok(id) = usize::try_from(*id) else { continue };
+        let out = &mut out[id * width..][..width];
+        out.iter_mut().zip(row).for_each(|(out, x)| *out = F::join(*out, F::lift(*x)));
+    }
+}
+
+fn narrow<F: Fold>(gathered: &[F::Acc], out: &mut [F::In]) {
+    out.iter_mut().zip(gathered).for_each(|(out, acc)| *out = F::narrow(*acc));
+}
+
+fn add_rows<F: Fold>(input: &[F::In], columns: Columns, out: &mut [F::Acc]) {
     if const { is_wide::<F>() } {
-        add_wide_rows::<F>(input, width, from, out);
+        add_wide_rows::<F>(input, columns, out);
     } else {
-        add_row_by_row::<F>(input, width, from, out);
+        add_row_by_row::<F>(input, columns, out);
     }
 }
 
 #[multiversion(targets("x86_64+avx2+fma"))]
-fn add_wide_rows<F: Fold>(input: &[F::In], width: usize, from: usize, out: &mut [F::Acc]) {
-    add_row_by_row::<F>(input, width, from, out);
+fn add_wide_rows<F: Fold>(input: &[F::In], columns: Columns, out: &mut [F::Acc]) {
+    add_row_by_row::<F>(input, columns, out);
 }
 
 /// Always inlined, so that it uses the instructions that the caller may.
 #[inline(always)]
-fn add_row_by_row<F: Fold>(input: &[F::In], width: usize, from: usize, out: &mut [F::Acc]) {
-    let columns = out.len();
+fn add_row_by_row<F: Fold>(input: &[F::In], columns: Columns, out: &mut [F::Acc]) {
+    let Columns { width, from, starts } = columns;
     for (row, elements) in input.chunks_exact(width).enumerate() {
-        let elements = &elements[from..from + columns];
-        if row == 0 {
+        let elements = &elements[from..from + out.len()];
+        if starts && row == 0 {
             out.iter_mut().zip(elements).for_each(|(out, x)| *out = F::lift(*x));
         } else {
             out.iter_mut().zip(elements).for_each(|(out, x)| *out = F::join(*out, F::lift(*x)));
@@ -418,7 +527,8 @@ mod tests {
             let mut want = vec![0; columns];
             input.iter().enumerate().for_each(|(at, x)| want[at % columns] += x);
             let mut out = vec![7; columns];
-            fold_one::<Sum<i64>>(&input, columns, &mut out);
+            let sum = Pass::of::<Sum<i64>>();
+            sum.fold_one(&input, columns, &mut out, &sum);
             assert_eq!(out, want, "{rows} × {columns}");
         }
     }

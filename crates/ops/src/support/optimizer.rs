@@ -343,7 +343,7 @@ fn each<T: Num, const N: usize, F: Fn([T; N], T) -> [T; N]>(
     if const { matches!(T::DTYPE, DType::Float | DType::Double) } {
         each_wide(slices, gradient, formula);
     } else {
-        each_in_blocks(slices, gradient, formula);
+        each_singly(slices, 0, gradient, formula);
     }
 }
 
@@ -379,10 +379,20 @@ fn each_in_blocks<T: Num, const N: usize, F: Fn([T; N], T) -> [T; N]>(
             slice[block * LANES..][..LANES].copy_from_slice(values);
         }
     }
-    for (at, gradient) in rest.iter().enumerate().map(|(at, gradient)| (blocks.len() * LANES + at, gradient))
-    {
-        let new = formula(std::array::from_fn(|role| slices[role][at]), *gradient);
-        slices.iter_mut().zip(new).for_each(|(slice, new)| slice[at] = new);
+    each_singly(slices, blocks.len() * LANES, rest, formula);
+}
+
+/// One element after another, from `start` on: the rest of blocks, and types that are there for completeness.
+#[inline(always)]
+fn each_singly<T: Num, const N: usize, F: Fn([T; N], T) -> [T; N]>(
+    mut slices: [&mut [T]; N],
+    start: usize,
+    gradient: &[T],
+    formula: &F,
+) {
+    for (at, gradient) in gradient.iter().enumerate() {
+        let new = formula(std::array::from_fn(|role| slices[role][start + at]), *gradient);
+        slices.iter_mut().zip(new).for_each(|(slice, new)| slice[start + at] = new);
     }
 }
 

@@ -217,14 +217,12 @@ fn pieces(dim: i64, before: i64, after: i64, gap: i64) -> Vec<Piece> {
     pieces
 }
 
+/// Takes the sizes of a box, and its offset and strides in one tensor and in the other.
+type Visit<'a> = dyn FnMut(&[usize], (isize, &[isize]), (isize, &[isize])) -> Result<()> + 'a;
+
 /// Calls `visit` with every box of a mirrored tensor: sizes, then offset and strides in the padded tensor and in the
 /// plain one.
-fn for_each_box(
-    plain: &[i64],
-    paddings: &[i64],
-    gap: i64,
-    mut visit: impl FnMut(&[usize], (isize, &[isize]), (isize, &[isize])) -> Result<()>,
-) -> Result<()> {
+fn for_each_box(plain: &[i64], paddings: &[i64], gap: i64, visit: &mut Visit<'_>) -> Result<()> {
     let rank = plain.len();
     let padded: Ints =
         plain.iter().zip(paddings.chunks_exact(2)).map(|(dim, pair)| dim + pair[0] + pair[1]).collect();
@@ -287,11 +285,16 @@ fn mirror_pad_kernel(init: &Init<'_>) -> Result<Kernel> {
             return Ok(cx.take(0)?.into());
         }
         let mut out = cx.alloc_dtype(input.dtype(), padded_shape(input.shape(), &paddings)?)?;
-        for_each_box(input.shape(), &paddings, gap, |counts, (to, to_strides), (from, from_strides)| {
-            let mut layout = Layout::at(from, to);
-            (0..counts.len()).for_each(|i| layout.push(counts[i], from_strides[i], to_strides[i]));
-            copy(cx.threads(), &layout, input, &mut out)
-        })?;
+        for_each_box(
+            input.shape(),
+            &paddings,
+            gap,
+            &mut |counts, (to, to_strides), (from, from_strides)| {
+                let mut layout = Layout::at(from, to);
+                (0..counts.len()).for_each(|i| layout.push(counts[i], from_strides[i], to_strides[i]));
+                copy(cx.threads(), &layout, input, &mut out)
+            },
+        )?;
         Ok(out.into())
     })
 }
@@ -301,38 +304,44 @@ fn mirror_pad_grad_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let paddings = paddings(cx)?;
         let input = cx.input(0)?;
-        let mut dims = Ints::new();
-        for (dim, pair) in input.shape().iter().zip(paddings.chunks_exact(2)) {
-            let (before, after) = (pair[0], pair[1]);
-            ensure!(
-                before >= 0 && after >= 0,
-                InvalidArgument,
-                "Paddings must be non-negative: {before}, {after}"
-            );
-            let total = before.saturating_add(after);
-            ensure!(
-                total < *dim,
-                InvalidArgument,
-                "Total paddings must be less than the input dimension size: {total} was not less than {dim}"
-            );
-            let rest = dim - total;
-            ensure!(
-                before.max(after) + gap <= rest,
-                InvalidArgument,
-                "Paddings must be {} the output dimension size: {before}, {after} {} {rest}",
-                if gap == 0 { "no greater than" } else { "less than" },
-                if gap == 0 { "greater than" } else { "not less than" }
-            );
-            dims.push(rest);
-        }
+        let dims = unpadded(input.shape(), &paddings, gap)?;
         let mut out: Tensor = cx.zeros(T::DTYPE, Shape::new(dims.iter().copied())?)?;
         let (source, target) = (input.flat::<T>()?, out.flat_mut::<T>()?);
-        for_each_box(&dims, &paddings, gap, |counts, (from, from_strides), (to, to_strides)| {
+        for_each_box(&dims, &paddings, gap, &mut |counts, (from, from_strides), (to, to_strides)| {
             add_box(counts, (source, from, from_strides), (target, to, to_strides));
             Ok(())
         })?;
         Ok(out.into())
     })
+}
+
+/// The dimensions that were mirrored to get a padded shape.
+fn unpadded(padded: &Shape, paddings: &[i64], gap: i64) -> Result<Ints> {
+    let mut dims = Ints::new();
+    for (dim, pair) in padded.iter().zip(paddings.chunks_exact(2)) {
+        let (before, after) = (pair[0], pair[1]);
+        ensure!(
+            before >= 0 && after >= 0,
+            InvalidArgument,
+            "Paddings must be non-negative: {before}, {after}"
+        );
+        let total = before.saturating_add(after);
+        ensure!(
+            total < *dim,
+            InvalidArgument,
+            "Total paddings must be less than the input dimension size: {total} was not less than {dim}"
+        );
+        let rest = dim - total;
+        ensure!(
+            before.max(after) + gap <= rest,
+            InvalidArgument,
+            "Paddings must be {} the output dimension size: {before}, {after} {} {rest}",
+            if gap == 0 { "no greater than" } else { "less than" },
+            if gap == 0 { "greater than" } else { "not less than" }
+        );
+        dims.push(rest);
+    }
+    Ok(dims)
 }
 
 /// Adds a strided box of the source to one of the target.

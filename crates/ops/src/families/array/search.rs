@@ -4,7 +4,7 @@ use crate::numeric::Real;
 use crate::support::index::{constant_int, int_tensor};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
-use ferroflow_core::{DType, Result, Shape, bf16, ensure, f16, kernels};
+use ferroflow_core::{DType, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&UPPER_BOUND, &LOWER_BOUND, &HISTOGRAM_FIXED_WIDTH];
 
@@ -45,9 +45,8 @@ fn bound_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// For each value, how many elements of its row come before it, where `before(element, value)` decides.
-fn search<T: Real>(cx: &KernelCx<'_>, dtype: DType, before: impl Fn(T, T) -> bool + Copy) -> Result<Outputs> {
-    let (sorted, values) = (cx.input(0)?, cx.input(1)?);
+/// Elements of a row to search, and values that are looked for in it.
+fn row_lengths(sorted: &Tensor, values: &Tensor, dtype: DType) -> Result<(usize, usize)> {
     for (tensor, name) in [(sorted, "sorted_inputs"), (values, "values")] {
         ensure!(
             tensor.rank() == 2,
@@ -67,12 +66,20 @@ fn search<T: Real>(cx: &KernelCx<'_>, dtype: DType, before: impl Fn(T, T) -> boo
         InvalidArgument,
         "trailing dim_size must less than INT_MAX for int32 output type, was {length}"
     );
+    Ok((length, count))
+}
+
+/// For each value, how many elements of its row come before it, where `before(element, value)` decides.
+fn search<T: Real>(cx: &KernelCx<'_>, dtype: DType, before: impl Fn(T, T) -> bool + Copy) -> Result<Outputs> {
+    let (sorted, values) = (cx.input(0)?, cx.input(1)?);
+    let (length, count) = row_lengths(sorted, values, dtype)?;
     let (rows, wanted) = (sorted.flat::<T>()?, values.flat::<T>()?);
-    let places = wanted.iter().enumerate().map(|(i, value)| {
+    let mut places = Vec::with_capacity(wanted.len());
+    for (i, value) in wanted.iter().enumerate() {
         let row = &rows[i / count * length..][..length];
-        place(row, |element| before(element, *value))
-    });
-    Ok(int_tensor(dtype, values.shape().clone(), places)?.into())
+        places.push(place(row, |element| before(element, *value)));
+    }
+    Ok(int_tensor(dtype, values.shape().clone(), places.into_iter())?.into())
 }
 
 /// The number of elements that are `before`. Elements are tried in stock's order, which shows in rows that are not

@@ -227,16 +227,19 @@ impl Operand {
     }
 
     /// Sums the labels that nobody else has.
-    fn sum_alone<T: Num>(&mut self, cx: &KernelCx<'_>, wanted: impl Fn(Label) -> bool) -> Result<()> {
+    fn sum_alone(
+        &mut self,
+        cx: &KernelCx<'_>,
+        arithmetic: &Arithmetic,
+        wanted: &dyn Fn(Label) -> bool,
+    ) -> Result<()> {
         let (kept, summed): (Vec<Span>, Vec<Span>) = self.spans.iter().partition(|span| wanted(span.label));
         if summed.is_empty() {
             return Ok(());
         }
         let (outer, n) = (size_of_all(&kept), size_of_all(&summed));
         let packed = self.ordered(cx, &[&kept, &summed])?;
-        let mut sums = vec![<T::Wide as Num>::ZERO; outer];
-        fold::<Sum<T>>(cx.threads(), packed.flat::<T>()?, Axis { outer, n, inner: 1 }, &mut sums);
-        self.data = Tensor::vector(sums.into_iter().map(Sum::<T>::narrow).collect());
+        self.data = (arithmetic.sum)(cx, &packed, Axis { outer, n, inner: 1 })?;
         self.spans = kept;
         let mut step = 1;
         for span in self.spans.iter_mut().rev() {
@@ -276,10 +279,58 @@ fn is_packed(spans: &[Span]) -> bool {
 fn einsum_kernel<T: Gemm + Num>(init: &Init<'_>) -> Result<Kernel> {
     let equation = Equation::parse(&init.attr::<String>("equation")?)?;
     equation.check_count(init.input_types.len())?;
-    Kernel::sync(move |cx| einsum::<T>(cx, &equation))
+    let arithmetic = Arithmetic { sum: sum::<T>, multiply: multiply::<T> };
+    Kernel::sync(move |cx| einsum(cx, &equation, &arithmetic))
 }
 
-fn einsum<T: Gemm + Num>(cx: &mut KernelCx<'_>, equation: &Equation) -> Result<Outputs> {
+/// The functions that depend on the type of the elements.
+struct Arithmetic {
+    sum: fn(&KernelCx<'_>, &Tensor, Axis) -> Result<Tensor>,
+    multiply: fn(&KernelCx<'_>, &Matrices, &Matrices, &mut Tensor) -> Result<()>,
+}
+
+/// Matrices of one size, one after the other.
+struct Matrices {
+    values: Tensor,
+    /// Rows and columns of each as it is stored.
+    stored: (usize, usize),
+    transposed: bool,
+}
+
+impl Matrices {
+    fn new((values, transposed): (Tensor, bool), rows: usize, columns: usize) -> Matrices {
+        Matrices { values, stored: if transposed { (columns, rows) } else { (rows, columns) }, transposed }
+    }
+
+    fn view<'a, T>(&self, values: &'a [T], at: usize) -> MatrixView<'a, T> {
+        let (rows, columns) = self.stored;
+        let matrix = &values[at * rows * columns..][..rows * columns];
+        MatrixView::new(matrix, rows, columns, self.transposed)
+    }
+}
+
+/// The sums of rows, as a vector.
+fn sum<T: Num>(cx: &KernelCx<'_>, packed: &Tensor, axis: Axis) -> Result<Tensor> {
+    let mut sums = vec![<T::Wide as Num>::ZERO; axis.outer];
+    fold::<Sum<T>>(cx.threads(), packed.flat::<T>()?, axis, &mut sums);
+    Ok(Tensor::vector(sums.into_iter().map(Sum::<T>::narrow).collect()))
+}
+
+/// The products of matrices with the same number.
+fn multiply<T: Gemm>(cx: &KernelCx<'_>, left: &Matrices, right: &Matrices, out: &mut Tensor) -> Result<()> {
+    let count = out.shape().dim(0);
+    let (left_values, right_values) = (left.values.flat::<T>()?, right.values.flat::<T>()?);
+    multiply_batch(
+        cx.threads(),
+        Batch { dims: &[count], left: &[1], right: &[1] },
+        |at| left.view(left_values, at),
+        |at| right.view(right_values, at),
+        out.flat_mut()?,
+    );
+    Ok(())
+}
+
+fn einsum(cx: &KernelCx<'_>, equation: &Equation, arithmetic: &Arithmetic) -> Result<Outputs> {
     let mut operands: Vec<Operand> = Vec::with_capacity(2);
     let mut ellipsis = 0;
     for (at, input) in equation.inputs.iter().enumerate() {
@@ -302,14 +353,14 @@ fn einsum<T: Gemm + Num>(cx: &mut KernelCx<'_>, equation: &Equation) -> Result<O
     for (at, operand) in operands.iter_mut().enumerate() {
         let elsewhere =
             |label| labels.iter().enumerate().any(|(i, labels)| i != at && labels.contains(&label));
-        operand.sum_alone::<T>(cx, |label| output.contains(&label) || elsewhere(label))?;
+        operand.sum_alone(cx, arithmetic, &|label| output.contains(&label) || elsewhere(label))?;
     }
     let (result, labels) = match operands.as_slice() {
         [only] => (only.ordered(cx, &[&only.spans])?, only.spans.iter().map(|span| span.label).collect()),
-        [left, right] => product::<T>(cx, left, right, &output, size_of)?,
+        [left, right] => product(cx, (left, right), &output, &size_of, arithmetic)?,
         _ => bail!(Internal, "an equation has one or two inputs"),
     };
-    arrange(cx, result, &labels, &output, size_of)
+    arrange(cx, result, &labels, &output, &size_of)
 }
 
 /// The size of every label. Dimensions of the ellipsis may be one in one operand and another size in the other.
@@ -337,12 +388,12 @@ fn label_sizes(cx: &KernelCx<'_>, operands: &[Operand]) -> Result<Vec<(Label, us
 }
 
 /// The product of two operands with the labels of its result.
-fn product<T: Gemm + Num>(
+fn product(
     cx: &KernelCx<'_>,
-    left: &Operand,
-    right: &Operand,
+    (left, right): (&Operand, &Operand),
     output: &[Label],
-    size_of: impl Fn(&Label) -> usize,
+    size_of: &dyn Fn(&Label) -> usize,
+    arithmetic: &Arithmetic,
 ) -> Result<(Tensor, Vec<Label>)> {
     let labels = |operand: &Operand| operand.spans.iter().map(|span| span.label).collect::<Vec<_>>();
     let (shared, left_only): (Vec<Label>, Vec<Label>) =
@@ -361,29 +412,14 @@ fn product<T: Gemm + Num>(
             })
             .collect()
     };
-    let size = |labels: &[Label]| labels.iter().map(&size_of).product::<usize>();
+    let size = |labels: &[Label]| labels.iter().map(size_of).product::<usize>();
     let (count, m, k, n) = (size(&batch), size(&left_only), size(&inner), size(&right_only));
-    let (left, left_transposed) =
-        matrices(cx, left, &group(left, &batch), &group(left, &left_only), &group(left, &inner))?;
-    let (right, right_transposed) =
+    let lefts = matrices(cx, left, &group(left, &batch), &group(left, &left_only), &group(left, &inner))?;
+    let rights =
         matrices(cx, right, &group(right, &batch), &group(right, &inner), &group(right, &right_only))?;
-    let (left, right) = (left.flat::<T>()?, right.flat::<T>()?);
-    let stored = |rows, columns, transposed| if transposed { (columns, rows) } else { (rows, columns) };
-    let (left_stored, right_stored) = (stored(m, k, left_transposed), stored(k, n, right_transposed));
-    let mut values = cx.alloc::<T>(Shape::new([count as i64, m as i64, n as i64])?)?;
-    multiply_batch(
-        cx.threads(),
-        Batch { dims: &[count], left: &[1], right: &[1] },
-        |at| {
-            let matrix = &left[at * m * k..(at + 1) * m * k];
-            MatrixView::new(matrix, left_stored.0, left_stored.1, left_transposed)
-        },
-        |at| {
-            let matrix = &right[at * k * n..(at + 1) * k * n];
-            MatrixView::new(matrix, right_stored.0, right_stored.1, right_transposed)
-        },
-        values.flat_mut()?,
-    );
+    let mut values = cx.alloc_dtype(left.data.dtype(), Shape::new([count as i64, m as i64, n as i64])?)?;
+    let (lefts, rights) = (Matrices::new(lefts, m, k), Matrices::new(rights, k, n));
+    (arithmetic.multiply)(cx, &lefts, &rights, &mut values)?;
     Ok((values, [batch, left_only, right_only].concat()))
 }
 
@@ -409,7 +445,7 @@ fn arrange(
     result: Tensor,
     labels: &[Label],
     output: &[Label],
-    size_of: impl Fn(&Label) -> usize,
+    size_of: &dyn Fn(&Label) -> usize,
 ) -> Result<Outputs> {
     let shape = Shape::new(output.iter().map(|label| size_of(label) as i64))?;
     if labels == output {
@@ -425,7 +461,7 @@ fn arrange(
         step *= size_of(label) as isize;
     }
     let mut tensor = cx.zeros(result.dtype(), shape)?;
-    let layout = Layout::writing(0, labels.iter().map(&size_of).zip(steps));
+    let layout = Layout::writing(0, labels.iter().map(size_of).zip(steps));
     copy(cx.threads(), &layout, &result, &mut tensor)?;
     Ok(tensor.into())
 }

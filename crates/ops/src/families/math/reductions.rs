@@ -2,8 +2,8 @@
 
 use crate::builders as ops;
 use crate::linalg::reduce::{
-    AtLeastOne, Axis, Every, Finish, Fold, Greatest, IntSum, Least, Product, RoundedSquares, Sum,
-    SumOfSquares, fold_planned, plan,
+    AtLeastOne, Axis, Every, Finish, Fold, Greatest, IntSum, Least, Loops, Product, RoundedSquares, Sum,
+    SumOfSquares, plan,
 };
 use crate::numeric::{Float, Int, Num, Real};
 use crate::support::gradient::{conj, shape_of, unreduced, wrapped_axes};
@@ -170,24 +170,27 @@ fn planned(cx: &KernelCx<'_>, keep_dims: bool) -> Result<(Shape, SmallVec<[Axis;
 /// A kernel that folds the named axes. `finish`, if any, turns folds of a number of elements into results; without it
 /// folding a single element gives that element.
 fn reduction<F: Fold>(init: &Init<'_>, finish: Option<Finish<F::Acc>>) -> Result<Kernel> {
+    reduction_by(init, Loops::of::<F>(), finish)
+}
+
+fn reduction_by<I: Element + Copy, A: Element + Copy>(
+    init: &Init<'_>,
+    loops: Loops<I, A>,
+    finish: Option<Finish<A>>,
+) -> Result<Kernel> {
     let keep_dims: bool = init.attr("keep_dims")?;
     Kernel::sync(move |cx| {
         let (shape, axes) = planned(cx, keep_dims)?;
         if axes.is_empty() && finish.is_none() {
             return Ok(cx.take(0)?.reshaped(shape)?.into());
         }
-        let mut gathered = cx.alloc::<F::Acc>(shape.clone())?;
-        let values = gathered.flat_mut::<F::Acc>()?;
-        fold_planned::<F>(cx.threads(), cx.flat::<F::In>(0)?, &axes, values);
+        let mut gathered = cx.alloc::<A>(shape)?;
+        let values = gathered.flat_mut::<A>()?;
+        loops.fold_planned(cx.threads(), cx.flat::<I>(0)?, &axes, values);
         if let Some(finish) = finish {
             finish(values, axes.iter().map(|axis| axis.n).product());
         }
-        if F::Acc::DTYPE == F::In::DTYPE {
-            return Ok(gathered.into());
-        }
-        let mut output = cx.alloc::<F::In>(shape)?;
-        output.flat_mut()?.iter_mut().zip(&*values).for_each(|(out, acc)| *out = F::narrow(*acc));
-        Ok(output.into())
+        Ok(loops.narrowed(cx, gathered)?.into())
     })
 }
 

@@ -2,9 +2,9 @@
 
 use crate::builders as ops;
 use crate::linalg::gather::position;
-use crate::linalg::reduce::{Axis, Finish, Fold, LateGreatest, LateLeast, Product, Sum, fold};
+use crate::linalg::reduce::{Axis, Finish, Fold, LateGreatest, LateLeast, Loops, Product, Sum};
 use crate::numeric::{Int, Num, Real};
-use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
+use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Dim, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{
@@ -204,23 +204,31 @@ fn divide<T: Num>(sums: &mut [T], rows: usize) {
 
 /// A kernel that folds runs of equal ids; ids that are skipped give `missing`.
 fn sorted<F: Fold>(missing: F::Acc, finish: Option<Finish<F::Acc>>) -> Result<Kernel> {
+    sorted_by(Loops::of::<F>(), missing, finish)
+}
+
+fn sorted_by<I: Element + Copy, A: Element + Copy>(
+    loops: Loops<I, A>,
+    missing: A,
+    finish: Option<Finish<A>>,
+) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let (ids, shape, width) = sorted_ids(cx)?;
-        let input = cx.flat::<F::In>(0)?;
-        let mut gathered = cx.alloc::<F::Acc>(shape)?;
-        let output = gathered.flat_mut::<F::Acc>()?;
+        let input = cx.flat::<I>(0)?;
+        let mut gathered = cx.alloc::<A>(shape)?;
+        let output = gathered.flat_mut::<A>()?;
         let mut next = 0;
         for (id, rows) in runs(&ids)? {
             output[next * width..id * width].fill(missing);
             let out = &mut output[id * width..][..width];
             let axis = Axis { outer: 1, n: rows.len(), inner: width };
-            fold::<F>(cx.threads(), &input[rows.start * width..rows.end * width], axis, out);
+            loops.fold(cx.threads(), &input[rows.start * width..rows.end * width], axis, out);
             if let Some(finish) = finish {
                 finish(out, rows.len());
             }
             next = id + 1;
         }
-        narrowed::<F>(cx, gathered)
+        Ok(loops.narrowed(cx, gathered)?.into())
     })
 }
 
@@ -276,17 +284,6 @@ pub(crate) fn check_ids(ids: &[i64], segments: i64) -> Result<()> {
     Ok(())
 }
 
-/// Gathered results as elements.
-fn narrowed<F: Fold>(cx: &KernelCx<'_>, gathered: Tensor) -> Result<Outputs> {
-    if F::Acc::DTYPE == F::In::DTYPE {
-        return Ok(gathered.into());
-    }
-    let mut output = cx.alloc::<F::In>(gathered.shape().clone())?;
-    let values = output.flat_mut::<F::In>()?.iter_mut().zip(gathered.flat::<F::Acc>()?);
-    values.for_each(|(out, acc)| *out = F::narrow(*acc));
-    Ok(output.into())
-}
-
 fn unsorted_sum_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
     unsorted::<Sum<T>>(T::Wide::ZERO)
 }
@@ -316,23 +313,21 @@ fn finite_extreme<T: Real>(sign: f64, integer: T) -> T {
 
 /// A kernel that joins rows in any order; negative ids drop theirs, ids without rows give `missing`.
 fn unsorted<F: Fold>(missing: F::Acc) -> Result<Kernel> {
+    unsorted_by(Loops::of::<F>(), missing)
+}
+
+fn unsorted_by<I: Element + Copy, A: Element + Copy>(loops: Loops<I, A>, missing: A) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let (count, shape, width) = unsorted_shape(cx)?;
-        let mut gathered = cx.alloc::<F::Acc>(shape)?;
-        let output = gathered.flat_mut::<F::Acc>()?;
+        let mut gathered = cx.alloc::<A>(shape)?;
+        let output = gathered.flat_mut::<A>()?;
         output.fill(missing);
-        let input = cx.flat::<F::In>(0)?;
-        if input.is_empty() {
-            // Stock does not look at ids without rows.
-            return narrowed::<F>(cx, gathered);
+        let input = cx.flat::<I>(0)?;
+        // Stock does not look at ids without rows.
+        if !input.is_empty() {
+            loops.scatter(input, &unsorted_ids(cx.input(1)?, count)?, width, output);
         }
-        for (at, id) in unsorted_ids(cx.input(1)?, count)?.into_iter().enumerate() {
-            let Ok(id) = usize::try_from(id) else { continue };
-            let out = &mut output[id * width..][..width];
-            let row = &input[at * width..][..width];
-            out.iter_mut().zip(row).for_each(|(out, x)| *out = F::join(*out, F::lift(*x)));
-        }
-        narrowed::<F>(cx, gathered)
+        Ok(loops.narrowed(cx, gathered)?.into())
     })
 }
 

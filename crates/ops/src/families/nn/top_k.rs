@@ -174,8 +174,8 @@ fn approx_top_k_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
     top_k_kernel::<T>(init)
 }
 
-fn top_k<T: Real>(cx: &KernelCx<'_>, k: i64, index_type: DType) -> Result<Outputs> {
-    let input = cx.input(0)?;
+/// The columns, the shape of the results and their last dimension.
+fn top_k_plan(input: &Tensor, k: i64) -> Result<(usize, Shape, usize)> {
     ensure!(k >= 0, InvalidArgument, "Need k >= 0, got {k}");
     ensure!(input.rank() >= 1, InvalidArgument, "input must be >= 1-D, got shape {}", input.shape());
     let (leading, columns) = split_last(input.shape());
@@ -185,8 +185,12 @@ fn top_k<T: Real>(cx: &KernelCx<'_>, k: i64, index_type: DType) -> Result<Output
         "input must have at least k columns. Had {columns}, needed {k}"
     );
     ensure!(u32::try_from(columns).is_ok(), InvalidArgument, "rows of {columns} elements are too long");
-    let k = k as usize;
-    let shape = Shape::new(leading.iter().copied().chain([k as i64]))?;
+    Ok((columns, Shape::new(leading.iter().copied().chain([k]))?, k as usize))
+}
+
+fn top_k<T: Real>(cx: &KernelCx<'_>, k: i64, index_type: DType) -> Result<Outputs> {
+    let input = cx.input(0)?;
+    let (columns, shape, k) = top_k_plan(input, k)?;
     let mut indices = cx.alloc::<u32>(shape.clone())?;
     let data = input.flat::<T>()?;
     let cost = (columns / k.max(1)).saturating_mul(4);
@@ -200,26 +204,49 @@ fn top_k<T: Real>(cx: &KernelCx<'_>, k: i64, index_type: DType) -> Result<Output
             }
             order.clear();
             order.extend(0..columns as u32);
-            if k < columns {
-                order.select_nth_unstable_by(k - 1, |a, b| descending(elements, *a, *b));
+            if const { is_common(T::DTYPE) } {
+                first_in_order(&mut order, k, |a, b| descending(elements, *a, *b));
+            } else {
+                first_in_any_order(&mut order, k, &|a, b| descending(elements, *a, *b));
             }
-            order[..k].sort_unstable_by(|a, b| descending(elements, *a, *b));
             out.copy_from_slice(&order[..k]);
         }
     });
     // Indices that were not computed are not followed.
     cx.conclude(Ok(()))?;
-    let mut values = cx.alloc::<T>(shape.clone())?;
+    let mut values = cx.alloc::<T>(shape)?;
     let found = indices.flat::<u32>()?;
     for (at, (out, index)) in values.flat_mut::<T>()?.iter_mut().zip(found).enumerate() {
         *out = data[at / k * columns + *index as usize];
     }
-    let indices = match index_type {
-        DType::Int16 => Tensor::new(shape, found.iter().map(|index| *index as i16).collect())?,
-        DType::Int64 => Tensor::new(shape, found.iter().map(|index| *index as i64).collect())?,
-        _ => Tensor::new(shape, found.iter().map(|index| *index as i32).collect())?,
-    };
-    Ok([values, indices].into())
+    Ok([values, as_type(&indices, index_type)?].into())
+}
+
+/// Whether rows of a type are sorted by code of their own; others share some that is slower.
+const fn is_common(dtype: DType) -> bool {
+    matches!(dtype, DType::Float | DType::Double | DType::Int32 | DType::Int64)
+}
+
+/// Sorts the first `k` in an order to the front.
+fn first_in_order(indices: &mut [u32], k: usize, order: impl Fn(&u32, &u32) -> Ordering) {
+    if k < indices.len() {
+        indices.select_nth_unstable_by(k - 1, &order);
+    }
+    indices[..k].sort_unstable_by(order);
+}
+
+/// The same, compiled once.
+fn first_in_any_order(indices: &mut [u32], k: usize, order: &dyn Fn(&u32, &u32) -> Ordering) {
+    first_in_order(indices, k, order);
+}
+
+fn as_type(indices: &Tensor, dtype: DType) -> Result<Tensor> {
+    let (shape, found) = (indices.shape().clone(), indices.flat::<u32>()?);
+    match dtype {
+        DType::Int16 => Tensor::new(shape, found.iter().map(|index| *index as i16).collect()),
+        DType::Int64 => Tensor::new(shape, found.iter().map(|index| *index as i64).collect()),
+        _ => Tensor::new(shape, found.iter().map(|index| *index as i32).collect()),
+    }
 }
 
 fn greatest<T: Real>(row: &[T]) -> u32 {
@@ -278,32 +305,44 @@ fn in_top_k_kernel(init: &Init<'_>) -> Result<Kernel> {
 fn nth_element_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
     let reverse: bool = init.attr("reverse")?;
     Kernel::sync(move |cx| {
-        let (input, n) = (cx.input(0)?, cx.input(1)?);
-        ensure!(n.rank() == 0, InvalidArgument, "N must be scalar but has rank {}", n.rank());
-        let n = cx.scalar_i64(1)?;
-        ensure!(n >= 0, InvalidArgument, "n must be non-negative but is {n}");
-        ensure!(
-            input.rank() >= 1,
-            InvalidArgument,
-            "Input must be at least rank 1 but is rank {}",
-            input.rank()
-        );
-        let (leading, columns) = split_last(input.shape());
-        ensure!((n as usize) < columns, InvalidArgument, "Input must have last dimension > n = {n}");
-        let at = if reverse { columns - 1 - n as usize } else { n as usize };
-        let mut output = cx.alloc::<T>(Shape::new(leading.iter().copied())?)?;
-        let data = input.flat::<T>()?;
+        let (columns, at, shape) = nth_element_plan(cx, reverse)?;
+        let mut output = cx.alloc::<T>(shape)?;
+        let data = cx.flat::<T>(0)?;
         cx.threads().parallel_rows(output.flat_mut::<T>()?, 1, 4 * columns, |first, part| {
             let mut row: Vec<T> = Vec::with_capacity(columns);
             for (at_row, out) in part.iter_mut().enumerate() {
-                row.clear();
-                row.extend_from_slice(&data[(first + at_row) * columns..][..columns]);
+                let elements = &data[(first + at_row) * columns..][..columns];
                 let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
-                *out = *row.select_nth_unstable_by(at, order).1;
+                *out = if const { is_common(T::DTYPE) } {
+                    row.clear();
+                    row.extend_from_slice(elements);
+                    *row.select_nth_unstable_by(at, order).1
+                } else {
+                    elements[nth_position(columns, at, &|a, b| order(&elements[*a], &elements[*b]))]
+                };
             }
         });
         Ok(output.into())
     })
+}
+
+/// The position of the element that is `n`th in an order.
+fn nth_position(columns: usize, n: usize, order: &dyn Fn(&usize, &usize) -> Ordering) -> usize {
+    let mut positions: Vec<usize> = (0..columns).collect();
+    *positions.select_nth_unstable_by(n, order).1
+}
+
+/// The columns, the position asked for in a sorted row, and the shape of the result.
+fn nth_element_plan(cx: &KernelCx<'_>, reverse: bool) -> Result<(usize, usize, Shape)> {
+    let (input, n) = (cx.input(0)?, cx.input(1)?);
+    ensure!(n.rank() == 0, InvalidArgument, "N must be scalar but has rank {}", n.rank());
+    let n = cx.scalar_i64(1)?;
+    ensure!(n >= 0, InvalidArgument, "n must be non-negative but is {n}");
+    ensure!(input.rank() >= 1, InvalidArgument, "Input must be at least rank 1 but is rank {}", input.rank());
+    let (leading, columns) = split_last(input.shape());
+    ensure!((n as usize) < columns, InvalidArgument, "Input must have last dimension > n = {n}");
+    let at = if reverse { columns - 1 - n as usize } else { n as usize };
+    Ok((columns, at, Shape::new(leading.iter().copied())?))
 }
 
 /// Each value's gradient goes to where the value was.
