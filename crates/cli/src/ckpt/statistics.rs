@@ -83,8 +83,11 @@ pub(super) fn numbers(tensor: &Tensor) -> Result<Option<impl Iterator<Item = f64
     Ok(Some(tensor.bytes()?.chunks_exact(size).map(decode)))
 }
 
+/// Reads one number.
+type Decode = fn(&[u8]) -> f64;
+
 /// Returns the size of a number in memory, and the function that reads one.
-fn decoder(dtype: DType) -> Option<(usize, fn(&[u8]) -> f64)> {
+fn decoder(dtype: DType) -> Option<(usize, Decode)> {
     macro_rules! decode {
         ($number:ty, |$value:ident| $wide:expr) => {
             Some((size_of::<$number>(), |bytes: &[u8]| {

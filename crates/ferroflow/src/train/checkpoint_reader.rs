@@ -38,7 +38,7 @@ pub struct CheckpointReader {
 
 /// The files of a checkpoint, by format.
 enum Files {
-    Bundle(BundleReader),
+    Bundle(Box<BundleReader>),
     V1(V1Reader),
 }
 
@@ -52,7 +52,11 @@ impl CheckpointReader {
         let prefix = prefix_of(path)?;
         if bundle::exists(&prefix)? {
             let reader = BundleReader::open(&prefix)?;
-            return Ok(CheckpointReader { tensors: reader.tensors()?, files: Files::Bundle(reader), prefix });
+            return Ok(CheckpointReader {
+                tensors: reader.tensors()?,
+                files: Files::Bundle(Box::new(reader)),
+                prefix,
+            });
         }
         let reader = V1Reader::open(&prefix)?;
         Ok(CheckpointReader { tensors: reader.tensors(), files: Files::V1(reader), prefix })

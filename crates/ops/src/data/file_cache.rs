@@ -141,7 +141,7 @@ impl CachingElements {
         self.input = None;
         if let Some(writer) = self.writer.take() {
             writer.finish()?;
-            bundle::merge(&[self.partial.clone()], &self.prefix, false)?;
+            bundle::merge(std::slice::from_ref(&self.partial), &self.prefix, false)?;
             file::remove(self.lock_file())?;
         }
         Ok(())

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// The seed of stock's hash.
-const SEED: u64 = 0xDECA_FCAF_FE;
+const SEED: u64 = 0x00DE_CAFC_AFFE;
 
 /// Stock's hash of bytes, MurmurHash64A.
 fn hash64(bytes: &[u8]) -> u64 {
@@ -101,13 +101,16 @@ struct Hasher<'a> {
     functions: HashMap<String, u64>,
 }
 
+/// The edges of nodes that count: inputs with the name of the output that they are, and nodes that run before.
+type Edges = HashMap<usize, (Vec<(usize, String)>, Vec<usize>)>;
+
 /// Functions nested deeper than this are taken for endless.
 const MAX_DEPTH: usize = 50;
 
 impl Hasher<'_> {
     /// Hashes what a node depends on. Edges that lead back to a node that was seen are left out, as in stock.
     fn root(&mut self, nodes: &[HashedNode], root: usize, known: &mut Known, depth: usize) -> Result<u64> {
-        let mut edges: HashMap<usize, (Vec<(usize, String)>, Vec<usize>)> = HashMap::new();
+        let mut edges = Edges::new();
         let (mut visited, mut queue) = (HashSet::new(), VecDeque::from([root]));
         while let Some(place) = queue.pop_front() {
             if !visited.insert(place) {
@@ -131,7 +134,7 @@ impl Hasher<'_> {
         &mut self,
         nodes: &[HashedNode],
         place: usize,
-        edges: &HashMap<usize, (Vec<(usize, String)>, Vec<usize>)>,
+        edges: &Edges,
         known: &mut Known,
         depth: usize,
     ) -> Result<u64> {

@@ -276,7 +276,7 @@ impl Source for Sleep {
                         if let Some(reason) = cancellation.reason() {
                             return Err(reason);
                         }
-                        std::thread::sleep(left.min(SLEEP_SLICE));
+                        std::thread::park_timeout(left.min(SLEEP_SLICE));
                     }
                     Ok(())
                 }))

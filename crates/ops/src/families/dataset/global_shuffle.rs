@@ -194,7 +194,7 @@ impl Source for IndexFlatMap {
                 *self.place.insert(place)
             }
         };
-        if !self.current.as_ref().is_some_and(|(number, _)| element <= *number) {
+        if self.current.as_ref().is_none_or(|(number, _)| element > *number) {
             if self.map.is_idle() {
                 let Some(input) = ready!(self.input.poll_next(cx))? else { return END };
                 self.map.start(input);
