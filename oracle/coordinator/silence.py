@@ -73,22 +73,21 @@ def orchestrate(layout, binary):
     kinds = {"ps": layout["ps"][:1], "worker": layout["worker"][:2]}
     with tasks.Cluster(kinds, binary) as cluster:
         ours = [task for task in cluster.tasks if task.kind == tasks.OURS]
-        before = {task: (holds(task), threads(task)) for task in ours}
-        client = tasks.Client(work, cluster)
-        begun = client.wait_for("at work", program.SECONDS)
-        during = {task: holds(task) for task in ours}
-        full = begun and all(steps and contexts and values for steps, contexts, values, _ in during.values())
-        print(f"tasks are at work {'' if full else (during, client.errors(6))}: {full}", flush=True)
-        client.kill()
+        before = {task: holds(task) for task in ours}
+        silenced(cluster, ours, lambda task: holds(task) == before[task])
+        # Threads that compute or read are started when they are first needed, and stay: one may come late.
+        counts = {task: threads(task) for task in ours}
+        silenced(cluster, ours, lambda task: holds(task) == before[task] and threads(task) <= counts[task] + 1)
 
-        def left():
-            return {
-                task.name: (held, count)
-                for task in ours
-                for held, count in [(holds(task), threads(task))]
-                # Threads that compute may have been started, up to one per core; they stay.
-                if held != before[task][0] or count > before[task][1] + 2
-            }
 
-        clean = tasks.until(lambda: not left(), 20 * KEEP_ALIVE)
-        print(f"nothing is left {'' if clean else left()}: {clean}", flush=True)
+def silenced(cluster, ours, is_clean):
+    """Kills a coordinator at work and waits until its tasks are clean."""
+    client = tasks.Client(work, cluster)
+    begun = client.wait_for("at work", program.SECONDS)
+    during = {task.name: holds(task) for task in ours}
+    full = begun and all(steps and contexts and values for steps, contexts, values, _ in during.values())
+    print(f"tasks are at work {'' if full else (during, client.errors(6))}: {full}", flush=True)
+    client.kill()
+    clean = tasks.until(lambda: all(is_clean(task) for task in ours), 20 * KEEP_ALIVE)
+    left = "" if clean else {task.name: (holds(task), threads(task)) for task in ours}
+    print(f"nothing is left {left}: {clean}", flush=True)
