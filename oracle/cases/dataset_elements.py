@@ -122,7 +122,7 @@ def parsed(c):
             bytes: lambda v: tf.train.Feature(bytes_list=tf.train.BytesList(value=v)),
         }
         feature = {name: lists[type(values[0])](values) for name, values in features.items() if values}
-        return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+        return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString(deterministic=True)
 
     records = [example(n=[i], x=[0.5 * i, 1.0], s=[b"w"] * i, r=list(range(i))) for i in range(5)]
     features = {
