@@ -368,7 +368,7 @@ def _kept(name, value):
     return set_it, tf.raw_ops.ReadVariableOp(resource=handle, dtype=value.dtype)
 
 
-# Lookups or inserts in one step, one after the other: a single one takes no longer than the step around it.
+# Lookups or inserts in one step, one after the other, so that the step around them is a small part of the time.
 _TIMES = 8
 
 

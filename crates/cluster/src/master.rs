@@ -28,7 +28,9 @@ use crate::spec::{ClusterSpec, parse_filters, task_passes};
 use crate::worker::Worker;
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::{Code, Result, Status, bail, ensure, status};
-use ferroflow_proto::tensorflow::{CallableOptions, ConfigProto, GraphDef, PartialRunSetupRequest};
+use ferroflow_proto::tensorflow::{
+    CallableOptions, ConfigProto, GraphDef, PartialRunSetupRequest, RunOptions,
+};
 use futures_util::future::{join_all, try_join_all};
 use members::{Members, SessionCluster};
 use prost::Message;
@@ -140,6 +142,13 @@ impl Master {
         Ok(merged)
     }
 
+    /// Bounds a step that brings no bound of its own by the one that the server was given.
+    fn limit(&self, options: &mut RunOptions) {
+        if options.timeout_in_ms == 0 {
+            options.timeout_in_ms = self.session_config.operation_timeout_in_ms.max(0);
+        }
+    }
+
     fn check_config(&self, config: &ConfigProto) -> Result<Vec<DeviceSpec>> {
         ensure!(
             !config.use_per_session_threads && config.session_inter_op_thread_pool.is_empty(),
@@ -210,8 +219,9 @@ impl MasterApi for Master {
         self.session(handle)?.extend(graph, Some(version)).await
     }
 
-    async fn run_step(&self, step: RunStep) -> Result<StepOutcome> {
+    async fn run_step(&self, mut step: RunStep) -> Result<StepOutcome> {
         self.requests.track(step.request_id, "RunStep (Master)")?;
+        self.limit(&mut step.options);
         let session = self.session(&step.session_handle)?;
         if !step.partial_run_handle.is_empty() {
             return session.continue_partial_run(step).await;
@@ -262,8 +272,14 @@ impl MasterApi for Master {
         Ok(())
     }
 
-    async fn make_callable(&self, session: &str, options: CallableOptions, request_id: i64) -> Result<i64> {
+    async fn make_callable(
+        &self,
+        session: &str,
+        mut options: CallableOptions,
+        request_id: i64,
+    ) -> Result<i64> {
         self.requests.track(request_id, "MakeCallable (Master)")?;
+        self.limit(options.run_options.get_or_insert_default());
         self.session(session)?.make_callable(options).await
     }
 

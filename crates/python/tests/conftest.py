@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -38,8 +39,10 @@ class Program:
 
     def __init__(self, *words, **changes):
         words = [sys.executable, "-u", *map(str, words)]
+        # Of its own: tracebacks of other threads would stand in the middle of lines.
+        self.errors = tempfile.TemporaryFile("a+")
         self.process = subprocess.Popen(
-            words, env=environment(**changes), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            words, env=environment(**changes), stdout=subprocess.PIPE, stderr=self.errors, text=True
         )
         self.deadline = threading.Timer(PATIENCE, self.process.kill)
         self.deadline.start()
@@ -48,7 +51,7 @@ class Program:
     def line(self):
         """The next line of its output."""
         line = self.process.stdout.readline()
-        assert line, "the program ended: " + "".join(self.lines)
+        assert line, "the program ended: " + "".join(self.lines) + self.errors_so_far()
         self.lines.append(line)
         return line.rstrip("\n")
 
@@ -64,11 +67,16 @@ class Program:
         self.process.send_signal(signal.SIGINT)
 
     def wait(self):
-        """Waits for its end, and returns its code and the rest of its output."""
+        """Waits for its end, and returns its code, and the rest of its output with all its errors."""
         rest = self.process.stdout.read()
         code = self.process.wait()
         self.deadline.cancel()
-        return code, rest
+        return code, rest + self.errors_so_far()
+
+    def errors_so_far(self):
+        """What it has written to its standard error."""
+        self.errors.seek(0)
+        return self.errors.read()
 
     def kill(self):
         """Ends it at once."""

@@ -35,3 +35,11 @@ with tf.compat.v1.Session(server.target, graph=tf.Graph()) as session, session.g
     print("sum", session.run(tf.constant(2) + 3))
     print("devices", sorted(device.name for device in session.list_devices()))
 print("job", server.server_def.job_name, server.server_def.cluster.job[0].name)
+
+# The bound of the server's own configuration holds for steps that bring none.
+patient = tf.distribute.Server.create_local_server(config=tf.compat.v1.ConfigProto(operation_timeout_in_ms=200))
+with tf.compat.v1.Session(patient.target, graph=tf.Graph()) as session, session.graph.as_default():
+    try:
+        session.run(tf.queue.FIFOQueue(1, [tf.int32]).dequeue())
+    except tf.errors.OpError as error:
+        print("step", type(error).__name__)
