@@ -191,6 +191,15 @@ def parsed(c):
     )
     elements(c, "DenseToSparseBatchDataset/strings", matrices, 3)
 
+    def experimental():
+        known = rows().apply(batching.dense_to_sparse_batch(2, [None]))
+        made = R.ExperimentalDenseToSparseBatchDataset(
+            input_dataset=rows()._variant_tensor, batch_size=2, row_shape=[-1], **known._flat_structure
+        )
+        return dataset(made, known.element_spec).map(lambda s: (s.indices, s.values, s.dense_shape))
+
+    elements(c, "ExperimentalDenseToSparseBatchDataset/grown", experimental, 3)
+
 
 def others(c):
     for rate in (0.0, 0.5, 1.0):
@@ -290,6 +299,16 @@ def statistics(c):
 
     c.traced("StatsAggregatorSummary/bytes", produced)
     c.traced("StatsAggregatorSummary/none", lambda: [({}, [measured("LatencyStatsDataset")[2]])])
+
+    summary = lambda: [({}, [R.ExperimentalStatsAggregatorSummary(iterator=R.ExperimentalStatsAggregatorHandle())])]
+    c.traced("ExperimentalStatsAggregatorSummary/none", summary)
+
+    def unwritten():
+        writer = R.SummaryWriter(shared_name="nowhere")
+        write = R.StatsAggregatorSetSummaryWriter(stats_aggregator=R.StatsAggregatorHandleV2(), summary=writer)
+        return [({}, [], [write])]
+
+    c.traced("StatsAggregatorSetSummaryWriter/no_writer", unwritten)
 
     def model():
         options = tf.data.Options()

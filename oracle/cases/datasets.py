@@ -335,6 +335,12 @@ def graphs(c):
     made("stateful", lambda: through_graph(D.range(3).map(lambda x: tf.random.uniform([])), **strict))
     made("devices", lambda: through_graph(D.range(3).map(lambda x: x + 1), strip_device_assignment=True))
 
+    def first_version(dataset):
+        text = tf.raw_ops.DatasetToGraph(input_dataset=dataset._variant_tensor)
+        return tf.data.experimental.from_variant(tf.raw_ops.DatasetFromGraph(graph_def=text), dataset.element_spec)
+
+    made("first_version", lambda: first_version(D.range(5).map(lambda x: x * x).batch(2)))
+
     def refused():
         options = tf.data.Options()
         options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.FAIL

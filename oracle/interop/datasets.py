@@ -11,6 +11,7 @@ from report import session, show, show_failure, v1
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.data.experimental.ops.snapshot import legacy_snapshot
 from tensorflow.python.data.ops import dataset_ops, from_generator_op
 
 D = tf.data.Dataset
@@ -275,6 +276,10 @@ def snapshots(target, folder):
     shards = lambda: random().snapshot(f"{folder}/shards", shard_func=lambda x: tf.cast(x, tf.int64) % 2)
     show("sharded", run(target, shards))
     show("read again", sorted(map(str, run(target, shards))))
+    with tf.Graph().as_default():
+        first = lambda: random().apply(legacy_snapshot(f"{folder}/first"))
+        show("first version", run(target, first))
+        show("first version again", run(target, first))
 
 
 def sharded(target, folder):
