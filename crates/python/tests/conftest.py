@@ -74,7 +74,7 @@ class Program:
         return code, rest + self.errors_so_far()
 
     def errors_so_far(self):
-        """What it has written to its standard error."""
+        """Returns its standard error so far."""
         self.errors.seek(0)
         return self.errors.read()
 
