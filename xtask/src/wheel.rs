@@ -22,7 +22,7 @@ const LARGEST: u64 = 25 << 20;
 /// Options of `cargo xtask wheel`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Link for this machine only, without Zig: the release build is shared with the server's
+    /// Link for this machine only, without Zig
     #[arg(long)]
     native: bool,
     /// Build for this processor, e.g. aarch64, and do not try the wheel
