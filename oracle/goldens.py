@@ -123,7 +123,12 @@ def main():
         families = sorted(path.stem for path in (ORACLE / "gradient_cases").glob("*.py"))
         jobs = others + [(("gradients", family), gradient_family, family) for family in families] + jobs
 
-    wrong = []
+    wrong, findings = [], []
+
+    def found(name, finding):
+        wrong.append(name)
+        findings.append(finding)
+        print(finding, flush=True)
 
     def settle(path, text, deaths):
         old = path.read_text() if path.exists() else ""
@@ -131,8 +136,7 @@ def main():
         if args.check:
             difference = same(without(old, deaths), text)
             if difference:
-                wrong.append(str(name))
-                print(f"{name} is not current: {difference}", flush=True)
+                found(str(name), f"{name} is not current: {difference}")
         elif old != text and not deaths:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
@@ -141,11 +145,9 @@ def main():
     for key, outcome in workers.run(jobs, args.jobs):
         name = "/".join(key)
         for case, ending in outcome.deaths.items():
-            wrong.append(f"{name}/{case}")
-            print(f"{name}/{case}: stock {ending}", flush=True)
+            found(f"{name}/{case}", f"{name}/{case}: stock {ending}")
         if outcome.failure:
-            wrong.append(name)
-            print(f"{name}: {outcome.failure}", flush=True)
+            found(name, f"{name}: {outcome.failure}")
         for path, text in (outcome.value or {}).items():
             settle(TESTDATA / path, text, outcome.deaths)
     orphans = (
@@ -154,6 +156,8 @@ def main():
         else sorted(p.name for p in (TESTDATA / "golden").glob("*.pbtxt") if p.stem not in family_names())
     )
     if wrong or orphans:
+        # Again at the end, because that is the part of a long log that people see.
+        print(*findings, sep="\n")
         sys.exit(f"not current: {', '.join(wrong + orphans)}")
 
 

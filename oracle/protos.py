@@ -143,6 +143,9 @@ def normalize_functions(graph):
 
 
 def _creation_order(function):
-    """A sort key: the number that tracing puts into a name grows in order of creation."""
-    digits = re.findall(r"\d+", function.signature.name)
-    return (int(digits[-1]) if digits else 0, function.signature.name)
+    """A sort key: the number that tracing puts into a name, between underscores, grows in order of creation.
+
+    Functions of TensorFlow 1 have a hash in its place, whose digits are no order.
+    """
+    numbers = re.findall(r"(?<![^_])\d{1,7}(?![^_])", function.signature.name)
+    return (int(numbers[-1]) if numbers else 0, function.signature.name)
