@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: damaged calls and frames against a server with a memory limit, for as long as asked; watches for
 //! its death, for calls that hang, and for growth.
 
-use crate::workspace;
+use crate::{programs, workspace};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
@@ -26,15 +26,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     // Not optimized: overflows are found that wrap elsewhere.
-    let built = Command::new(&cargo)
-        .args(["build", "--quiet", "--package", "ferroflow-cli"])
-        .current_dir(workspace::root())
-        .status()?;
-    ensure!(built.success(), "the build failed");
-    let named = std::env::var_os("FERROFLOW_SERVER").map(PathBuf::from);
-    let binary = named.unwrap_or_else(|| workspace::target().join("debug/ferroflow"));
+    let binary = match std::env::var_os("FERROFLOW_SERVER") {
+        Some(named) => PathBuf::from(named),
+        None => programs::build_server()?,
+    };
     let mut server = Command::new(binary)
         .args(["serve", "--port", "0", "--log", "warn", "--reclaim-sessions", "5"])
         .args(["--memory", &format!("{}M", args.memory)])
@@ -44,8 +40,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut line = String::new();
     BufReader::new(server.stdout.take().context("the output is a pipe")?).read_line(&mut line)?;
     let target = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
-    let mut fuzzing = Command::new(cargo)
-        .args(["test", "--quiet", "--package", "ferroflow-tests", "--test", "fuzz", "--"])
+    let mut fuzzing = Command::new(workspace::cargo())
+        .args(["test", "--quiet", "--workspace", "--test", "fuzz", "--"])
         .args(["--nocapture", "a_server_survives_damaged_calls_and_frames"])
         .env("FERROFLOW_FUZZ_TARGET", target)
         .env("FERROFLOW_FUZZ_SECONDS", (args.minutes * 60).to_string())

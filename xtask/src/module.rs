@@ -1,6 +1,6 @@
 //! `cargo xtask module`: the tests of the Python package, with the module as the development build has it.
 
-use crate::{python, workspace};
+use crate::{programs, python, workspace};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -27,9 +27,7 @@ pub(crate) struct Args {
 /// Installs the package, then checks its types and runs its tests.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if !args.built {
-        let mut build = Command::new(workspace::cargo());
-        build.args(["build", "--workspace", "--lib", "--bin", "ferroflow", "--test", "main", "--quiet"]);
-        call(build.current_dir(workspace::root()))?;
+        programs::build_server()?;
     }
     let interpreter = install(&workspace::target().join("debug/lib_ferroflow.so"))?;
     if args.install {

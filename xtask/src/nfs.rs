@@ -2,7 +2,7 @@
 //!
 //! A User Mode Linux kernel, which is an ordinary process, runs the server and the clients on this machine's files.
 
-use crate::workspace;
+use crate::{programs, workspace};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -61,14 +61,7 @@ fn build() -> Result<PathBuf> {
     if let Some(binary) = std::env::var_os("FERROFLOW_SERVER") {
         return Ok(binary.into());
     }
-    let root = workspace::root();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "ferroflow-cli"])
-        .current_dir(&root)
-        .status();
-    ensure!(built.context("cargo build")?.success(), "the binary does not build");
-    Ok(workspace::target().join("debug/ferroflow"))
+    programs::build_server()
 }
 
 /// Runs the scenarios in a kernel of their own and shows what they say.

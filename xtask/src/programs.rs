@@ -33,7 +33,7 @@ pub(crate) struct Program {
 /// Builds all test programs and the server that some of them start.
 pub(crate) fn build() -> Result<Vec<Program>> {
     let messages = cargo(&ALL_TESTS, &["--no-run"])?;
-    cargo(&SERVER, &[])?;
+    build_server()?;
     let mut programs: Vec<Program> = messages.iter().filter_map(Program::read).collect();
     programs.sort_by(|one, other| one.name.cmp(&other.name));
     ensure!(!programs.is_empty(), "cargo built no test programs");
@@ -41,6 +41,12 @@ pub(crate) fn build() -> Result<Vec<Program>> {
     fs::create_dir_all(list.parent().context("the list of programs lies in a directory")?)?;
     fs::write(&list, serde_json::to_vec_pretty(&programs)?).with_context(|| list.display().to_string())?;
     Ok(programs)
+}
+
+/// Builds the server and the Python module as tests use them, and returns the server's path.
+pub(crate) fn build_server() -> Result<PathBuf> {
+    cargo(&SERVER, &[])?;
+    Ok(workspace::target().join("debug/ferroflow"))
 }
 
 /// The programs that [`build`] built last. Unlike it, this does not wait for cargo when it builds something else.
