@@ -261,6 +261,26 @@ def plain_ops(c):
 
     c.traced("v2/stateful_case", stateful_case)
 
+    def random_branches():
+        """Conditionals and loops that no client marks for lowering, with random ops in functions that several share."""
+        low = tf.function(lambda: tf.random.uniform([2], seed=5)).get_concrete_function()
+        high = tf.function(lambda: 10.0 + tf.random.uniform([2], seed=5)).get_concrete_function()
+        nested = tf.function(
+            lambda p: tf.raw_ops.If(cond=p, input=[], Tout=[tf.float32], then_branch=low, else_branch=high)[0]
+        ).get_concrete_function(tf.TensorSpec([], tf.bool))
+        counted = [tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.float32)]
+        test = tf.function(lambda i, x: i < 3).get_concrete_function(*counted)
+        body = tf.function(lambda i, x: (i + 1, x + low())).get_concrete_function(*counted)
+        call = lambda f, *args: tf.raw_ops.StatefulPartitionedCall(args=list(args), Tout=[tf.float32], f=f)[0]
+        p = v1.placeholder(tf.bool, [])
+        branch = lambda: tf.raw_ops.If(cond=p, input=[], Tout=[tf.float32], then_branch=low, else_branch=high)[0]
+        loop = tf.raw_ops.While(input=[tf.constant(0), tf.zeros([2])], cond=test, body=body)[1]
+        drawn = [branch(), branch(), loop, call(low), call(low), call(nested, p), call(nested, p)]
+        # One at a time: in stock they draw from one stream, in any order.
+        return [({p: np.array(q)}, [value]) for q in (True, False, True) for value in drawn]
+
+    c.traced("If/random_branches", random_branches, seed=3)
+
 
 def symbolic(c):
     """Errors in graphs with functions."""

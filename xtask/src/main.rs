@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod checkpoints;
+mod clock;
 mod codegen;
 mod compat;
 mod debian;
@@ -54,6 +55,8 @@ enum Task {
     Bench(bench::Args),
     /// Run the kernels' tests on processors with fewer features than this one
     Emulate(emulate::Args),
+    /// Run tests of tasks that meet and wait while the clock jumps
+    Clock(clock::Args),
     /// Compare random graphs with stock TensorFlow
     Differential(differential::Args),
     /// Make a release archive that runs on older systems
@@ -109,6 +112,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Compat(args) => compat::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Emulate(args) => emulate::run(&args),
+        Task::Clock(args) => clock::run(&args),
         Task::Differential(args) => differential::run(&args),
         Task::Dist(args) => dist::run(&args),
         Task::Format(args) => format::run(&args),

@@ -92,6 +92,7 @@ pub(super) const STEPS: &[Step] = &[
     cargo(SERVER, &["build", "--release", "--quiet"], 240).kind(Kind::Whole),
     xtask("compatibility table", &["compat", "--check"], 1).kind(Kind::Whole).after(&[SERVER]),
     xtask("other processors", &["emulate", "--built"], 90).kind(Kind::Whole).after(&[TEST_BUILD]),
+    xtask("a clock that jumps", &["clock", "--built"], 20).kind(Kind::Stock).after(&[TEST_BUILD, STOCK]),
     cargo("doc tests", &["test", "--workspace", "--doc", "--quiet"], 30)
         .kind(Kind::Whole)
         .after(&[TEST_BUILD])
