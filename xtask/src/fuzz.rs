@@ -65,23 +65,18 @@ fn watch(server: &mut Child, fuzzing: &Receiver<io::Result<ExitStatus>>, limit: 
         if let Some(ended) = server.try_wait()? {
             bail!("the server ended: {ended}");
         }
-        let resident = resident(server.id())?;
-        most = most.max(resident);
+        let held = held(server.id())?;
+        most = most.max(held);
         ensure!(most < limit + (256 << 20), "the server holds {} MiB", most >> 20);
         if started.elapsed() >= next_word {
-            println!(
-                "{:4} s: {} MiB, at most {} MiB",
-                started.elapsed().as_secs(),
-                resident >> 20,
-                most >> 20
-            );
+            println!("{:4} s: {} MiB, at most {} MiB", started.elapsed().as_secs(), held >> 20, most >> 20);
             next_word += Duration::from_secs(60);
         }
         if let Ok(ended) = fuzzing.recv_timeout(LOOK_EVERY) {
             ensure!(ended?.success(), "the tests failed");
             println!(
                 "The server lives, with {} MiB, and never had more than {} MiB.",
-                resident >> 20,
+                held >> 20,
                 most >> 20
             );
             return Ok(());
@@ -89,8 +84,13 @@ fn watch(server: &mut Child, fuzzing: &Receiver<io::Result<ExitStatus>>, limit: 
     }
 }
 
-fn resident(process: u32) -> Result<u64> {
+/// Memory that a process has filled. Pages of its program's file, of which it touches more and more, do not count.
+fn held(process: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
-    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
+    let mut total = 0;
+    for kind in ["RssAnon:", "RssShmem:"] {
+        let line = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap_or("0 kB");
+        total += line.trim().trim_end_matches(" kB").parse::<u64>()? << 10;
+    }
+    Ok(total)
 }
