@@ -77,6 +77,9 @@ mod logging;
 /// Servers under limits of memory and files, floods, and signals.
 mod limits;
 
+/// Users of a machine, and the servers that they may use.
+mod access;
+
 /// Mistakes of programs, and what is said of them.
 mod misuse;
 
@@ -87,6 +90,9 @@ mod files;
 mod binary;
 /// Initial values, losses, metrics and small models, step by step.
 mod training;
+
+/// Servers of ours in processes of their own.
+mod served;
 
 /// Ports that nobody else is given while the tests run.
 mod ports;

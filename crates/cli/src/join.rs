@@ -4,7 +4,7 @@ use crate::exit::Failure;
 use crate::member::{MeetingArgs, Member, OnMove};
 use crate::python_servers::PythonServers;
 use crate::role_args::RoleArgs;
-use crate::serve::Resources;
+use crate::serve::Access;
 use ferroflow::discovery::PortChoice;
 use ferroflow::discovery::meeting::EndWith;
 use std::time::Duration;
@@ -64,6 +64,9 @@ pub(crate) struct Args {
     program: Vec<String>,
 
     #[command(flatten)]
+    access: Access,
+
+    #[command(flatten)]
     meeting: MeetingArgs,
 
     #[command(flatten)]
@@ -86,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         role: &args.role,
         port: args.port,
         bind: None,
-        resources: &Resources::default(),
+        resources: &args.access.into(),
         status_signals: None,
         end_with: match args.end_with {
             Whose::Chief => EndWith::Chief,

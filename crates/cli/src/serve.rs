@@ -13,7 +13,7 @@ use ferroflow::discovery::{PortChoice, Role, Source};
 use ferroflow::server::{ListenConfig, listen};
 use ferroflow::{Server, ServerConfig};
 use lifetime::Lifetime;
-pub(crate) use resources::Resources;
+pub(crate) use resources::{Access, Resources};
 use std::net::{IpAddr, TcpListener};
 use tracing::level_filters::LevelFilter;
 

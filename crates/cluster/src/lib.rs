@@ -19,11 +19,13 @@ mod transport;
 
 pub mod client;
 mod listeners;
+mod local_users;
 pub mod probe;
 pub mod server;
 
 pub use client::MasterClient;
 pub use listeners::{Listeners, PortSharer};
+pub use local_users::LocalUsers;
 pub use server::{Server, ServerConfig};
 
 /// Returns a random number for names that must differ from all earlier ones.

@@ -3,6 +3,7 @@
 use crate::client::{LocalMaster, MasterClient};
 use crate::eager::Eager;
 use crate::listeners::{Listeners, PortSharer};
+use crate::local_users::LocalUsers;
 use crate::logged_wait::LoggedWait;
 use crate::master::{LongWaits, Master};
 use crate::random;
@@ -11,7 +12,7 @@ use crate::transport::client::Channels;
 use crate::transport::intake::Intake;
 use crate::transport::io::{Carrier, Io, IoThread};
 use crate::transport::local;
-use crate::transport::server::{AcceptFailures, Services, Sources, spawn};
+use crate::transport::server::{RareReport, Services, Sources, spawn};
 use crate::worker::{Census, Worker};
 use ferroflow_core::device::Device;
 use ferroflow_core::memory::{MemoryBudget, limits};
@@ -57,6 +58,8 @@ pub struct ServerConfig {
     /// The time after which sessions are closed whose programs, or whose masters on other tasks, are gone. `None` keeps
     /// them forever, as stock does.
     pub reclaim_sessions: Option<Duration>,
+    /// The users of this machine who may connect.
+    pub local_users: LocalUsers,
     /// The configuration of sessions that are opened at this server; a session's own settings override it.
     pub session_config: ConfigProto,
 }
@@ -77,6 +80,7 @@ impl Default for ServerConfig {
             memory: None,
             connection_memory: None,
             reclaim_sessions: None,
+            local_users: LocalUsers::default(),
             session_config: ConfigProto::default(),
         }
     }
@@ -304,8 +308,16 @@ fn assemble(
     }
     let master = Master::new(worker.clone(), port, config.reclaim_sessions, config.session_config.clone());
     let eager = Eager::new(worker.clone())?;
-    let accept_failures = AcceptFailures::default();
-    let services = Services { master, worker, eager, intake, accept_failures, sharer };
+    let services = Services {
+        master,
+        worker,
+        eager,
+        intake,
+        accept_failures: RareReport::default(),
+        local_users: config.local_users,
+        refused_users: RareReport::default(),
+        sharer,
+    };
     Ok(Assembled { services: Arc::new(services), io, io_threads })
 }
 

@@ -18,6 +18,7 @@ mod master_service;
 mod reader;
 mod rope;
 pub(crate) mod server;
+pub(crate) mod socket_owner;
 mod sockets;
 mod status;
 pub(crate) mod task_status;

@@ -111,9 +111,9 @@ pub mod variables;
 mod worker;
 
 pub use device_setter::ReplicaDeviceSetter;
-pub use ferroflow_cluster::ServerConfig;
 pub use ferroflow_cluster::logged_wait::LoggedWait;
 pub use ferroflow_cluster::spec::{ClusterSpec, TaskName};
+pub use ferroflow_cluster::{LocalUsers, ServerConfig};
 pub use ferroflow_core::op;
 pub use ferroflow_core::op::{Grad, IndexedSlices};
 pub use ferroflow_core::scope::{

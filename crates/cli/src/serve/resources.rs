@@ -1,7 +1,7 @@
-//! A task's share of the machine: threads, memory, and sessions that clients leave behind.
+//! A task's share of the machine: threads, memory, sessions that clients leave behind, and the users it serves.
 
-use ferroflow::ServerConfig;
 use ferroflow::server::memory_limit;
+use ferroflow::{LocalUsers, ServerConfig};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -27,6 +27,24 @@ pub(crate) struct Resources {
     /// other programs that know their handle, as by stock
     #[arg(long, visible_alias = "reclaim_sessions", value_name = "SECONDS")]
     reclaim_sessions: Option<u64>,
+
+    #[command(flatten)]
+    access: Access,
+}
+
+/// Arguments that say who may connect.
+#[derive(clap::Args, Clone, Copy, Default)]
+#[command(next_help_heading = "Access")]
+pub(crate) struct Access {
+    /// Accept connections of every user of this machine; by default those of other users are refused, but for root's
+    #[arg(long, visible_alias = "allow_local_users", env = "FERROFLOW_ALLOW_LOCAL_USERS")]
+    allow_local_users: bool,
+}
+
+impl From<Access> for Resources {
+    fn from(access: Access) -> Resources {
+        Resources { access, ..Resources::default() }
+    }
 }
 
 impl Resources {
@@ -43,6 +61,9 @@ impl Resources {
         let connection = self.connection_memory.map(|size| size.bytes("--connection-memory", whole));
         config.connection_memory = connection.transpose()?;
         config.reclaim_sessions = self.reclaim_sessions.map(Duration::from_secs);
+        if self.access.allow_local_users {
+            config.local_users = LocalUsers::All;
+        }
         Ok(config)
     }
 

@@ -11,6 +11,7 @@ use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_W
 use super::{caller, coordination_service, direct, eager_service, local, master_service, worker_service};
 use crate::eager::Eager;
 use crate::listeners::PortSharer;
+use crate::local_users::LocalUsers;
 use crate::master::Master;
 use crate::presence::Presence;
 use crate::worker::Worker;
@@ -40,7 +41,7 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 const DRAIN: Duration = Duration::from_millis(500);
 /// The pause after a failed accept, e.g. when the process has no file descriptors left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// The interval between log messages about failed accepts.
+/// The interval between log messages about failed accepts or refused users.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// The largest number of open calls per connection; clients queue further ones. It is high because steps that wait for
 /// each other must not keep each other out, and a task may wait for thousands of tensors of another.
@@ -52,14 +53,17 @@ pub(crate) struct Services {
     pub(crate) worker: Arc<Worker>,
     pub(crate) eager: Arc<Eager>,
     pub(crate) intake: Arc<Intake>,
-    pub(crate) accept_failures: AcceptFailures,
+    pub(crate) accept_failures: RareReport,
+    /// The users of this machine who may connect.
+    pub(crate) local_users: LocalUsers,
+    pub(crate) refused_users: RareReport,
     /// Another protocol on the port.
     pub(crate) sharer: Option<Arc<dyn PortSharer>>,
 }
 
-/// Counts failed accepts of all threads, so that they are logged once a second.
+/// Counts what may happen very often, on all threads, so that it is logged once a second.
 #[derive(Default)]
-pub(crate) struct AcceptFailures(Mutex<Unreported>);
+pub(crate) struct RareReport(Mutex<Unreported>);
 
 #[derive(Default)]
 struct Unreported {
@@ -67,8 +71,8 @@ struct Unreported {
     reported: Option<Instant>,
 }
 
-impl AcceptFailures {
-    /// Counts a failure. Returns the number since the last message if another one is due.
+impl RareReport {
+    /// Counts an occurrence. Returns the number since the last message if another one is due.
     fn count(&self) -> Option<u64> {
         let mut unreported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         unreported.count += 1;
@@ -80,8 +84,21 @@ impl AcceptFailures {
     }
 }
 
+impl Services {
+    /// Returns the reason why a connection is refused, and logs it.
+    fn refuses(&self, admitted: Result<()>) -> Option<Status> {
+        let refusal = admitted.err()?;
+        if let Some(count) = self.refused_users.count() {
+            tracing::warn!(count, "A connection was refused: {}", refusal.message());
+        }
+        Some(refusal)
+    }
+}
+
 /// The state that the calls on one connection share.
 pub(crate) struct Caller {
+    /// The reason why all calls are refused.
+    refusal: Option<Status>,
     /// Memory for incoming messages.
     pub(crate) intake: Arc<Intake>,
     /// Alive as long as the connection.
@@ -163,6 +180,10 @@ async fn accept(mut listener: Listener, services: Arc<Services>, mut stop: watch
                     connections.spawn(serve(stream, services.clone(), stop.clone()));
                 }
                 Ok(Connection::Local(stream)) => {
+                    let user = stream.peer_cred().map(|peer| peer.uid());
+                    if user.is_ok_and(|user| services.refuses(services.local_users.admit(user)).is_some()) {
+                        continue;
+                    }
                     let peer = "a task on this machine".to_owned();
                     let memory = direct::PeerMemory::of(&stream);
                     connections.spawn(serve_locally(stream, memory, peer, services.clone(), stop.clone()));
@@ -191,18 +212,24 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
     }
     let address = stream.peer_addr().ok();
     let peer = address.map_or_else(String::new, |address| address.to_string());
+    let local = stream.local_addr().ok();
+    let admitted = local.zip(address).map(|(local, peer)| services.local_users.admit_connection(local, peer));
+    let refusal = admitted.and_then(|admitted| services.refuses(admitted));
+    // Only calls can be told why they are refused.
+    let sharer = services.sharer.as_deref().filter(|_| refusal.is_none());
     let greeted = tokio::select! {
-        greeted = greet_at_shared_port(stream, services.sharer.as_deref()) => greeted,
+        greeted = greet_at_shared_port(stream, sharer) => greeted,
         _ = stop.changed() => return,
     };
     let stream = match greeted {
         Ok(Greeted::Http2(stream)) => stream,
         Ok(Greeted::TakenOver) => return,
+        Ok(Greeted::Direct(_)) if refusal.is_some() => return,
         Ok(Greeted::Direct(stream)) => return serve_directly(stream, None, peer, services, stop).await,
         Err(error) => return tracing::debug!(peer, %error, "A connection was refused."),
     };
     let connection =
-        Arc::new(Caller { intake: services.intake.for_connection(), presence: Presence::default() });
+        Arc::new(Caller { refusal, intake: services.intake.for_connection(), presence: Presence::default() });
     let service = service_fn(move |request| {
         let response = handle(services.clone(), connection.clone(), request);
         caller::on_behalf_of(address, response).map(Ok::<_, Infallible>)
@@ -279,6 +306,9 @@ async fn handle(
         let mut refusal = Response::new(Pieces::default());
         *refusal.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return refusal;
+    }
+    if let Some(refusal) = &caller.refusal {
+        return grpc::respond(Err(refusal.clone()));
     }
     if head.uri.path() == eager_service::STREAMING_ENQUEUE {
         return match grpc::timeout(&head.headers) {
