@@ -91,7 +91,7 @@ mod binary;
 /// Initial values, losses, metrics and small models, step by step.
 mod training;
 
-/// Servers of ours in processes of their own.
+/// Ferroflow servers in processes of their own.
 mod served;
 
 /// Ports that nobody else is given while the tests run.
