@@ -80,6 +80,9 @@ mod limits;
 /// Users of a machine, and the servers that they may use.
 mod access;
 
+/// Counts of a server, for browsers and scrapers.
+mod scraping;
+
 /// Mistakes of programs, and what is said of them.
 mod misuse;
 

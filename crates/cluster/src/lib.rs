@@ -20,6 +20,7 @@ mod transport;
 pub mod client;
 mod listeners;
 mod local_users;
+mod metrics;
 pub mod probe;
 pub mod server;
 

@@ -60,6 +60,8 @@ pub struct ServerConfig {
     pub reclaim_sessions: Option<Duration>,
     /// The users of this machine who may connect.
     pub local_users: LocalUsers,
+    /// True if browsers, probes and scrapers are answered on the same port: `/metrics`, `/healthz`, `/readyz`.
+    pub http: bool,
     /// The configuration of sessions that are opened at this server; a session's own settings override it.
     pub session_config: ConfigProto,
 }
@@ -81,6 +83,7 @@ impl Default for ServerConfig {
             connection_memory: None,
             reclaim_sessions: None,
             local_users: LocalUsers::default(),
+            http: true,
             session_config: ConfigProto::default(),
         }
     }
@@ -316,6 +319,7 @@ fn assemble(
         accept_failures: RareReport::default(),
         local_users: config.local_users,
         refused_users: RareReport::default(),
+        http: config.http,
         sharer,
     };
     Ok(Assembled { services: Arc::new(services), io, io_threads })

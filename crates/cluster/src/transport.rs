@@ -10,6 +10,7 @@ pub(crate) mod direct;
 mod eager_service;
 mod greeting;
 mod grpc;
+mod http1;
 pub(crate) mod intake;
 pub(crate) mod io;
 mod keys;

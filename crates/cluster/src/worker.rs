@@ -23,6 +23,7 @@ pub(crate) use step_rendezvous::StepRendezvous;
 pub(crate) use steps::WorkerStep;
 
 use crate::eager::api::ClientCluster;
+use crate::metrics::Metrics;
 use crate::requests::RecentRequests;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::caller;
@@ -118,6 +119,7 @@ pub struct Worker {
     serves_only: AtomicBool,
     /// True once the task is about to end: running steps may finish, nothing new starts.
     draining: AtomicBool,
+    metrics: Arc<Metrics>,
 }
 
 impl Worker {
@@ -166,7 +168,13 @@ impl Worker {
             pending_masters: PendingMasters::default(),
             serves_only: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            metrics: Arc::default(),
         }))
+    }
+
+    /// Returns the counts of what this task has done.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// Returns the other tasks: those of the server's configuration, or the ones that the rendezvous reported last.

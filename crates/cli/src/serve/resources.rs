@@ -39,6 +39,10 @@ pub(crate) struct Access {
     /// Accept connections of every user of this machine; by default those of other users are refused, but for root's
     #[arg(long, visible_alias = "allow_local_users", env = "FERROFLOW_ALLOW_LOCAL_USERS")]
     allow_local_users: bool,
+
+    /// Answer no browsers, probes and scrapers (/metrics, /healthz, /readyz) on the port
+    #[arg(long, visible_alias = "no_http", env = "FERROFLOW_NO_HTTP")]
+    no_http: bool,
 }
 
 impl From<Access> for Resources {
@@ -61,6 +65,7 @@ impl Resources {
         let connection = self.connection_memory.map(|size| size.bytes("--connection-memory", whole));
         config.connection_memory = connection.transpose()?;
         config.reclaim_sessions = self.reclaim_sessions.map(Duration::from_secs);
+        config.http = !self.access.no_http;
         if self.access.allow_local_users {
             config.local_users = LocalUsers::All;
         }

@@ -57,6 +57,7 @@ impl MasterSession {
         let graph = Arc::new(Graph::new(members.own().env().registry.clone()));
         let task = members.own().task().to_string();
         let options = plan_options(&config);
+        let metrics = members.own_worker().metrics().clone();
         Arc::new(MasterSession {
             task,
             context: PlanContext { members, options, config, next_edge: AtomicU64::new(0) },
@@ -64,7 +65,7 @@ impl MasterSession {
             plans: PlanCache::default(),
             callables: Callables::default(),
             partial_runs: PartialRuns::default(),
-            steps: RunningSteps::new(),
+            steps: RunningSteps::new(metrics),
             users: Users::default(),
             _charge: charge,
             refusals: Refusals::default(),
@@ -178,7 +179,7 @@ impl MasterSession {
 
     /// Awaits other tasks until the session is closed.
     async fn while_open<T>(&self, wait: impl Future<Output = Result<T>>) -> Result<T> {
-        let mut under_way = self.steps.begin()?;
+        let mut under_way = self.steps.begin_uncounted()?;
         match select(pin!(wait), under_way.cancelled()).await {
             Either::Left((done, _)) => {
                 under_way.finished();

@@ -5,6 +5,7 @@ use super::parts::{PartsRun, from_task};
 use super::plan::StepPlan;
 use super::session::MasterSession;
 use super::transfer_log::TransferLog;
+use crate::metrics::Metrics;
 use crate::worker::{WorkerSession, WorkerStep, run_concurrently};
 use ferroflow_core::cancel::{Cancellation, Cancelled};
 use ferroflow_core::rendezvous::Rendezvous;
@@ -18,7 +19,7 @@ use futures_util::future::try_join;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// The exclusive upper bound of step ids, as in stock; ids above are for functions.
@@ -209,6 +210,7 @@ pub(crate) struct RunningSteps {
     next_id: AtomicU64,
     /// Notified when the last step has ended.
     idle: Notify,
+    metrics: Arc<Metrics>,
 }
 
 #[derive(Default)]
@@ -221,17 +223,25 @@ const UNPOISONED: &str = "no panic while steps are locked";
 
 impl RunningSteps {
     /// Creates an empty set of steps.
-    pub(super) fn new() -> Arc<RunningSteps> {
+    pub(super) fn new(metrics: Arc<Metrics>) -> Arc<RunningSteps> {
         let first = crate::random().unwrap_or_default();
         Arc::new(RunningSteps {
             state: Mutex::default(),
             next_id: AtomicU64::new(first),
             idle: Notify::new(),
+            metrics,
         })
     }
 
     /// Adds a step. It is cancelled if the guard is dropped before it is marked as finished.
     pub(super) fn begin(self: &Arc<Self>) -> Result<StepGuard> {
+        let mut guard = self.begin_uncounted()?;
+        guard.counted = true;
+        Ok(guard)
+    }
+
+    /// Adds work that ends with the session as steps do, but is not one of them.
+    pub(super) fn begin_uncounted(self: &Arc<Self>) -> Result<StepGuard> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) % STEP_IDS;
         let cancellation = Cancellation::new();
         let mut state = self.state.lock().expect(UNPOISONED);
@@ -239,7 +249,14 @@ impl RunningSteps {
             return Err(reason.clone());
         }
         state.running.insert(id, cancellation.clone());
-        Ok(StepGuard { steps: self.clone(), id, cancellation, finished: false })
+        Ok(StepGuard {
+            steps: self.clone(),
+            id,
+            cancellation,
+            began: Instant::now(),
+            counted: false,
+            finished: false,
+        })
     }
 
     /// Cancels all steps and refuses new ones.
@@ -285,6 +302,9 @@ pub(super) struct StepGuard {
     steps: Arc<RunningSteps>,
     id: u64,
     cancellation: Cancellation,
+    began: Instant,
+    /// True if metrics have it.
+    counted: bool,
     finished: bool,
 }
 
@@ -307,6 +327,9 @@ impl StepGuard {
 
 impl Drop for StepGuard {
     fn drop(&mut self) {
+        if self.counted {
+            self.steps.metrics.steps.count(self.began, self.finished);
+        }
         if !self.finished {
             self.cancellation.cancel(status!(Cancelled, "the caller cancelled the step"));
         }
@@ -325,7 +348,7 @@ mod tests {
 
     #[test]
     fn closing_cancels_and_then_waits() {
-        let steps = RunningSteps::new();
+        let steps = RunningSteps::new(Arc::default());
         let guard = steps.begin().unwrap();
         steps.close(status!(Cancelled, "closed"));
         assert!(guard.cancellation.is_cancelled());
@@ -338,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_dropped_guard_cancels_unless_the_step_has_finished() {
-        let steps = RunningSteps::new();
+        let steps = RunningSteps::new(Arc::default());
         let mut guard = steps.begin().unwrap();
         let finished = guard.cancellation.clone();
         guard.finished();

@@ -1,6 +1,6 @@
-//! The first bytes of a connection, which tell HTTP/2 from direct connections and must arrive promptly.
+//! The first bytes of a connection, which tell its protocol and must arrive promptly.
 
-use super::direct;
+use super::{direct, http1};
 use crate::listeners::PortSharer;
 use std::io::{Error, ErrorKind, Result};
 use std::pin::Pin;
@@ -22,6 +22,8 @@ pub(crate) enum Greeted<S> {
     Http2(Rewound<S>),
     /// The direct protocol between Ferroflow tasks.
     Direct(S),
+    /// HTTP/1, of which nothing was read yet.
+    Http1(S),
     /// Another protocol, which has taken the connection over.
     TakenOver,
 }
@@ -31,19 +33,25 @@ pub(crate) async fn greet<S: AsyncRead + Unpin>(socket: S) -> Result<Greeted<S>>
     timeout(GREETING_WAIT, read_greeting(socket)).await?
 }
 
-/// Detects the protocol of a connection to a port that another protocol may share.
+/// Detects the protocol of a connection to the server's port, which another protocol may share; HTTP/1 is one of them
+/// if `http` says so.
 pub(crate) async fn greet_at_shared_port(
     socket: TcpStream,
     sharer: Option<&dyn PortSharer>,
+    http: bool,
 ) -> Result<Greeted<TcpStream>> {
-    let Some(sharer) = sharer else { return greet(socket).await };
     let greeting = async {
         let mut first = [0];
-        if socket.peek(&mut first).await? == 1 && sharer.speaks(first[0]) {
-            let socket = socket.into_std()?;
-            socket.set_nonblocking(false)?;
-            sharer.serve(socket);
-            return Ok(Greeted::TakenOver);
+        if socket.peek(&mut first).await? == 1 {
+            if http && http1::speaks(first[0]) {
+                return Ok(Greeted::Http1(socket));
+            }
+            if let Some(sharer) = sharer.filter(|sharer| sharer.speaks(first[0])) {
+                let socket = socket.into_std()?;
+                socket.set_nonblocking(false)?;
+                sharer.serve(socket);
+                return Ok(Greeted::TakenOver);
+            }
         }
         read_greeting(socket).await
     };
@@ -170,7 +178,7 @@ mod tests {
             caller.write_all(says).await.unwrap();
             caller.shutdown().await.unwrap();
             let (socket, _) = listener.accept().await.unwrap();
-            match greet_at_shared_port(socket, Some(sharer)).await.unwrap() {
+            match greet_at_shared_port(socket, Some(sharer), true).await.unwrap() {
                 Greeted::TakenOver => {
                     let mut all = Vec::new();
                     served.try_recv().unwrap().read_to_end(&mut all).unwrap();

@@ -8,7 +8,9 @@ use super::grpc::{self, Pieces, RequestStream};
 use super::intake::Intake;
 use super::io::IoThread;
 use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence};
-use super::{caller, coordination_service, direct, eager_service, local, master_service, worker_service};
+use super::{
+    caller, coordination_service, direct, eager_service, http1, local, master_service, worker_service,
+};
 use crate::eager::Eager;
 use crate::listeners::PortSharer;
 use crate::local_users::LocalUsers;
@@ -57,6 +59,8 @@ pub(crate) struct Services {
     /// The users of this machine who may connect.
     pub(crate) local_users: LocalUsers,
     pub(crate) refused_users: RareReport,
+    /// True if browsers, probes and scrapers are answered.
+    pub(crate) http: bool,
     /// Another protocol on the port.
     pub(crate) sharer: Option<Arc<dyn PortSharer>>,
 }
@@ -218,12 +222,13 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
     // Only calls can be told why they are refused.
     let sharer = services.sharer.as_deref().filter(|_| refusal.is_none());
     let greeted = tokio::select! {
-        greeted = greet_at_shared_port(stream, sharer) => greeted,
+        greeted = greet_at_shared_port(stream, sharer, services.http) => greeted,
         _ = stop.changed() => return,
     };
     let stream = match greeted {
         Ok(Greeted::Http2(stream)) => stream,
         Ok(Greeted::TakenOver) => return,
+        Ok(Greeted::Http1(stream)) => return http1::serve(stream, services, refusal, stop).await,
         Ok(Greeted::Direct(_)) if refusal.is_some() => return,
         Ok(Greeted::Direct(stream)) => return serve_directly(stream, None, peer, services, stop).await,
         Err(error) => return tracing::debug!(peer, %error, "A connection was refused."),

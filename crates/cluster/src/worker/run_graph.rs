@@ -4,6 +4,7 @@ use super::Worker;
 use super::graphs::TaskGraph;
 use super::sessions::WorkerSession;
 use super::steps::WorkerStep;
+use crate::metrics::Durations;
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::{Result, Tensor, bail, ensure, status};
 use ferroflow_proto::tensorflow::{
@@ -14,6 +15,7 @@ use futures_util::future::{BoxFuture, Shared};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The outcome of a partial run; all clones share it.
 pub(super) type PartialRunEnd = Shared<BoxFuture<'static, Result<()>>>;
@@ -30,7 +32,7 @@ impl Worker {
         let sends = read_sends(&request.send)?;
         let step = self.step(request.step_id);
         step.belongs_to(&session);
-        let call = CallGuard::new(&step);
+        let call = CallGuard::new(&step, &self.metrics.parts);
         let run = async {
             for (key, tensor) in sends {
                 step.local().send(&key, Parcel::new(tensor))?;
@@ -42,7 +44,7 @@ impl Worker {
             }
         };
         let done = run.await;
-        call.ended();
+        call.ended(done.is_ok());
         if let Err(error) = &done {
             // Peers that wait for tensors of the step learn why none will come.
             step.abort(error.clone());
@@ -162,17 +164,20 @@ pub(crate) async fn run_concurrently<T>(mut runs: Vec<impl Future<Output = Resul
 /// Aborts a step whose call is dropped.
 struct CallGuard<'a> {
     step: &'a WorkerStep,
+    durations: &'a Durations,
+    began: Instant,
     under_way: bool,
 }
 
 impl<'a> CallGuard<'a> {
-    fn new(step: &'a WorkerStep) -> CallGuard<'a> {
+    fn new(step: &'a WorkerStep, durations: &'a Durations) -> CallGuard<'a> {
         step.call_began();
-        CallGuard { step, under_way: true }
+        CallGuard { step, durations, began: Instant::now(), under_way: true }
     }
 
-    fn ended(mut self) {
+    fn ended(mut self, well: bool) {
         self.under_way = false;
+        self.durations.count(self.began, well);
     }
 }
 
@@ -180,6 +185,7 @@ impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.step.call_ended();
         if self.under_way {
+            self.durations.count(self.began, false);
             let id = self.step.id();
             self.step.abort(status!(Cancelled, "Step {id} was cancelled by its master."));
         }

@@ -30,6 +30,8 @@ pub(super) enum Obstacle {
     Silent,
     /// Something answers that does not speak TensorFlow's protocol.
     Stranger(String),
+    /// The server refuses this user.
+    Denied(String),
 }
 
 impl Obstacle {
@@ -72,6 +74,7 @@ impl Obstacle {
             Obstacle::Stranger(greeting) => {
                 format!("is not at {address}: what listens there is not a TensorFlow server{greeting}")
             }
+            Obstacle::Denied(why) => format!("refuses at {address}: {why}"),
         }
     }
 
@@ -97,6 +100,9 @@ impl Obstacle {
             Obstacle::Stranger(_) => {
                 format!("end that program, or give {task} another port in the lists of all tasks")
             }
+            Obstacle::Denied(_) => {
+                format!("run this as the user of {task}, or start {task} with --allow-local-users")
+            }
         }
     }
 }
@@ -111,6 +117,9 @@ fn of_connection(error: &io::Error) -> Obstacle {
 
 /// Finds the obstacle of a call that failed although the connection was made.
 fn beyond_connection(connection: TcpStream, failure: &Status) -> Obstacle {
+    if failure.code() == Code::PermissionDenied {
+        return Obstacle::Denied(failure.message().to_owned());
+    }
     match greeting(connection) {
         Some(greeting) => Obstacle::Stranger(format!(" (it says '{greeting}')")),
         None if failure.code() == Code::DeadlineExceeded => Obstacle::Silent,
