@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use text::Text;
 
-/// What a task has done since it started.
+/// Counts of the work of a task since it started.
 pub(crate) struct Metrics {
     /// Steps of this task's master.
     pub(crate) steps: Durations,
