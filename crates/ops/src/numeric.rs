@@ -77,6 +77,9 @@ pub(crate) trait Real: Num + PartialOrd {
     fn sign(self) -> Self;
     /// Whether this is not a number.
     fn is_nan(self) -> bool;
+    /// The place in the order of the type, from 0 on: numbers that are equal have one place, and types of up to 32 bits
+    /// have places of 32 bits. NaN has none.
+    fn place(self) -> u64;
 
     /// The larger of two; NaN if either is NaN.
     #[inline(always)]
@@ -187,6 +190,8 @@ macro_rules! integers {
             fn sign(self) -> $type { $sign(self) }
             #[inline(always)]
             fn is_nan(self) -> bool { false }
+            #[inline(always)]
+            fn place(self) -> u64 { (self as u64).wrapping_sub(<$type>::MIN as u64) }
         }
         impl Int for $type {
             const BITS: u32 = <$type>::BITS;
@@ -263,6 +268,13 @@ macro_rules! floats {
             }
             #[inline(always)]
             fn is_nan(self) -> bool { <$type>::is_nan(self) }
+            #[inline(always)]
+            fn place(self) -> u64 {
+                // The sum makes zeros positive, and subnormal numbers zeros where they count as such.
+                let bits = ($to(self) + 0.0).to_bits();
+                let sign = 1 << (8 * size_of::<$wide>() - 1);
+                (if bits & sign == 0 { bits | sign } else { !bits }).into()
+            }
         }
         impl Float for $type {
             type Math = $wide;
@@ -341,5 +353,21 @@ mod tests {
         assert!(Real::maximum(f32::NAN, 1.0).is_nan());
         assert!(Real::minimum(1.0, f32::NAN).is_nan());
         assert_eq!(Real::maximum(1.0f32, 2.0), 2.0);
+    }
+
+    #[test]
+    fn places_have_the_order_of_their_numbers() {
+        fn ascend<T: Real>(numbers: &[T]) {
+            let places: Vec<u64> = numbers.iter().map(|x| x.place()).collect();
+            assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
+            assert!(size_of::<T>() > 4 || places.iter().all(|place| *place <= u32::MAX.into()), "{places:?}");
+        }
+        ascend(&[i8::MIN, -1, 0, 1, i8::MAX]);
+        ascend(&[i64::MIN, -1, 0, 1, i64::MAX]);
+        ascend(&[0, 1, u32::MAX]);
+        ascend(&[f32::NEG_INFINITY, f32::MIN, -1.5, -1.0, 0.0, 1.0, 1.5, f32::MAX, f32::INFINITY]);
+        ascend(&[f64::NEG_INFINITY, -1.0, 0.0, 1.0, f64::INFINITY]);
+        ascend(&[f16::NEG_INFINITY, f16::NEG_ONE, f16::ZERO, f16::ONE, f16::INFINITY]);
+        assert_eq!(Real::place(-0.0f32), Real::place(0.0f32));
     }
 }

@@ -30,9 +30,21 @@ impl Progress {
         }
     }
 
-    /// Says how a check ended.
-    pub(super) fn ended(&self, name: &str, verdict: &str, took: Duration, expected: Duration) {
-        self.line(&format!("{name}: {verdict}, {:.1} s ({})", took.as_secs_f64(), about(expected)));
+    /// Says how a check ended, when, and for how long processors worked for it.
+    pub(super) fn ended(
+        &self,
+        name: &str,
+        verdict: &str,
+        took: Duration,
+        processor: Duration,
+        expected: Duration,
+    ) {
+        self.line(&format!(
+            "{name}: {verdict}, {:.1} s ({}), {:.0} CPU-s",
+            took.as_secs_f64(),
+            about(expected),
+            processor.as_secs_f64()
+        ));
     }
 
     /// Prints whole lines, above the one that changes.

@@ -54,6 +54,7 @@ pub(super) fn run(steps: &[&'static Step], logs: &Path, without_stock: bool) -> 
     let mut waiting: Vec<&Step> = steps.to_vec();
     let mut running: Vec<Started<'_>> = Vec::new();
     let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut processor_before = processor_time();
     while !waiting.is_empty() || !running.is_empty() {
         while let Some(at) = next(&waiting, &running, &outcomes) {
             let step = waiting.remove(at);
@@ -78,14 +79,16 @@ pub(super) fn run(steps: &[&'static Step], logs: &Path, without_stock: bool) -> 
         let done = running.remove(at);
         let has_passed = status.with_context(|| format!("cannot run {name}"))?.success();
         let text = String::from_utf8_lossy(&fs::read(&done.log)?).into_owned();
-        let took = done.at.elapsed();
+        let (took, processor_total) = (done.at.elapsed(), processor_time());
+        let processor = processor_total.saturating_sub(processor_before);
+        processor_before = processor_total;
         let tally = Tally::of(&text, has_passed);
         let verdict = match (has_passed, tally.passed) {
             (true, 0) => "skipped",
             (true, _) => "ok",
             (false, _) => "FAILED",
         };
-        progress.ended(name, verdict, took, done.expected);
+        progress.ended(name, verdict, took, processor, done.expected);
         if !has_passed {
             progress.line(&excerpt::of(&text));
         } else if tally.passed > 0 {
@@ -122,6 +125,21 @@ fn missing(step: &Step, outcomes: &[Outcome]) -> Option<&'static str> {
     step.after.iter().find(|name| failed(name)).copied()
 }
 
+/// The time for which processors worked for processes that this one started, and for theirs, once they have ended; zero
+/// where the system does not say.
+fn processor_time() -> Duration {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    processor_time_in(&text).unwrap_or_default()
+}
+
+fn processor_time_in(stat: &str) -> Option<Duration> {
+    // The name, in parentheses, may have spaces. Of the fields behind it, these are the waited-for children's.
+    let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field)?.parse::<u64>().ok();
+    // A tick is a hundredth of a second on every Linux.
+    Some(Duration::from_millis(10 * (ticks(13)? + ticks(14)?)))
+}
+
 type Ended = (&'static str, std::io::Result<std::process::ExitStatus>);
 
 /// Starts a command whose output goes to a log, and a thread that says when it has ended.
@@ -135,4 +153,16 @@ fn start(name: &'static str, mut command: Command, log: &Path, ended: Sender<End
         let _ = ended.send((name, status));
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_time_is_that_of_processes_that_have_ended() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 0 0 0 0 0 11 12 250 50 20 0 1";
+        assert_eq!(processor_time_in(stat), Some(Duration::from_secs(3)));
+        assert_eq!(processor_time_in(""), None);
+    }
 }

@@ -58,7 +58,9 @@ impl Channels {
                     let rows = start..(start + BLOCK).min(mine.end);
                     block.fill(0.0);
                     self.sum_rows(rows, a, b, constants, &mut block, &term);
-                    sum.iter_mut().zip(&block).for_each(|(sum, block)| *sum += block);
+                    for (sum, block) in sum.iter_mut().zip(&block) {
+                        *sum += block;
+                    }
                 }
             }
         });
@@ -66,7 +68,9 @@ impl Channels {
             *total = vec![0.0; self.channels];
             for part in sums.chunks(width) {
                 let part = &part[k * self.channels..][..self.channels];
-                total.iter_mut().zip(part).for_each(|(total, part)| *total += part);
+                for (total, part) in total.iter_mut().zip(part) {
+                    *total += part;
+                }
             }
         }
         totals
@@ -153,7 +157,9 @@ fn add_rows<T: Num<Wide = f32>, const K: usize, const C: usize, F: Fn(f32, f32, 
             });
             for (k, sums) in sums.iter_mut().enumerate() {
                 let sums = &mut sums[block * LANES..][..LANES];
-                sums.iter_mut().zip(&terms).for_each(|(sum, terms)| *sum += terms[k]);
+                for (sum, terms) in sums.iter_mut().zip(&terms) {
+                    *sum += terms[k];
+                }
             }
         }
         for channel in done..channels {

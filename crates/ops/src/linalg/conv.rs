@@ -137,7 +137,9 @@ impl Conv {
         let (first, rest) = sums.split_at(out.len());
         out.copy_from_slice(first);
         for part in rest.chunks(out.len()) {
-            out.iter_mut().zip(part).for_each(|(sum, part)| *sum = sum.add(*part));
+            for (sum, part) in out.iter_mut().zip(part) {
+                *sum = sum.add(*part);
+            }
         }
     }
 
@@ -242,7 +244,9 @@ impl Conv {
             for ky in 0..height.filter {
                 let to = (kz * height.filter + ky) * line;
                 if !planes.contains(&kz) || !rows.contains(&ky) {
-                    cells.chunks_exact_mut(window).for_each(|cell| cell[to..to + line].fill(T::ZERO));
+                    for cell in cells.chunks_exact_mut(window) {
+                        cell[to..to + line].fill(T::ZERO);
+                    }
                     continue;
                 }
                 let at = (depth.at(z, kz) * height.input + height.at(y, ky)) * width.input;
@@ -311,7 +315,9 @@ fn take_back<T: Num>(conv: &Conv, position: usize, cells: &[T], image: &mut [T])
 #[inline(always)]
 fn copy<T: Copy>(to: &mut [T], from: &[T]) {
     if from.len() <= 8 {
-        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
     } else {
         to.copy_from_slice(from);
     }
@@ -319,5 +325,7 @@ fn copy<T: Copy>(to: &mut [T], from: &[T]) {
 
 #[inline(always)]
 fn add<T: Num>(to: &mut [T], from: &[T]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = to.add(*from));
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = to.add(*from);
+    }
 }

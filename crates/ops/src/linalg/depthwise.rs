@@ -104,7 +104,9 @@ impl Depthwise {
         });
         out.fill(T::ZERO);
         for part in sums.chunks(out.len()) {
-            out.iter_mut().zip(part).for_each(|(sum, part)| *sum = sum.add(*part));
+            for (sum, part) in out.iter_mut().zip(part) {
+                *sum = sum.add(*part);
+            }
         }
         if is_finite(gradient) {
             return;
@@ -122,7 +124,9 @@ fn is_finite<T: Num>(values: &[T]) -> bool {
 
 /// Adds to each of `sums` zero times its factor.
 fn add_zeros<T: Num>(sums: &mut [T], factors: &[T]) {
-    sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum = sum.add(T::ZERO.mul(*factor)));
+    for (sum, factor) in sums.iter_mut().zip(factors) {
+        *sum = sum.add(T::ZERO.mul(*factor));
+    }
 }
 
 #[multiversion(targets("x86_64+avx2+fma"))]
@@ -174,7 +178,9 @@ fn spread<T: Num>(sums: &mut [T], values: &[T], factors: &[T]) {
     let multiplier = sums.len() / values.len().max(1);
     let groups = sums.chunks_mut(multiplier.max(1)).zip(factors.chunks(multiplier.max(1)));
     for ((sums, factors), value) in groups.zip(values) {
-        sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum = sum.add(value.mul(*factor)));
+        for (sum, factor) in sums.iter_mut().zip(factors) {
+            *sum = sum.add(value.mul(*factor));
+        }
     }
 }
 

@@ -223,7 +223,9 @@ impl<const N: usize> Loop<N> {
                     let source = unsafe {
                         std::slice::from_raw_parts(pointers.operands[i].cast::<H>().add(start), used)
                     };
-                    buffer.iter_mut().zip(source).for_each(|(wide, x)| *wide = x.to_math());
+                    for (wide, x) in buffer.iter_mut().zip(source) {
+                        *wide = x.to_math();
+                    }
                 }
                 let sources = operands.each_ref().map(|buffer| buffer.as_ptr().cast::<u8>());
                 if rounded {
@@ -369,7 +371,9 @@ unsafe fn wide_blocks<U: Element + Copy>(out: *mut U, length: usize, f: impl Fn(
         if const { !gains_from_vectors(U::DTYPE) } {
             blocks(out, length, f);
         } else if length < BLOCK {
-            (0..length).for_each(|i| out.add(i).write(f(i)));
+            for i in 0..length {
+                out.add(i).write(f(i));
+            }
         } else {
             dispatched_blocks(out, length, f);
         }

@@ -151,7 +151,9 @@ impl<R: Sample> Transform<R> {
                     row[half - 1].im = R::zero();
                 }
                 let _ = plan.process_with_scratch(&mut row, out, &mut scratch);
-                out.iter_mut().for_each(|x| *x = *x * scale);
+                for x in out.iter_mut() {
+                    *x = *x * scale;
+                }
             }
         });
         Ok(())
@@ -179,7 +181,9 @@ fn transform_axis<R: Sample>(
     let length = plan.len();
     let scaled = |row: &mut [Complex<R>]| {
         if scale != R::one() {
-            row.iter_mut().for_each(|x| *x = Complex::new(x.re * scale, x.im * scale));
+            for x in row.iter_mut() {
+                *x = Complex::new(x.re * scale, x.im * scale);
+            }
         }
     };
     let zero = Complex::new(R::zero(), R::zero());

@@ -294,12 +294,16 @@ impl<A: Copy, F, G> Fold<A, F, G> {
             let mut sums = *block;
             for pixel in pixels.chunks_exact(channels) {
                 let values = &pixel[number * BLOCK..][..BLOCK];
-                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = (self.add)(*sum, *value));
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum = (self.add)(*sum, *value);
+                }
             }
             *block = sums;
         }
         for pixel in pixels.chunks_exact(channels) {
-            rest.iter_mut().zip(&pixel[done..]).for_each(|(sum, value)| *sum = (self.add)(*sum, *value));
+            for (sum, value) in rest.iter_mut().zip(&pixel[done..]) {
+                *sum = (self.add)(*sum, *value);
+            }
         }
     }
 }
@@ -357,7 +361,9 @@ fn mean_gradient_image<T: Float>(pool: &Pool, gradient: &[T], out: &mut [T], sum
             }
         }
     });
-    out.iter_mut().zip(sums.iter()).for_each(|(out, sum)| *out = T::from_math(*sum));
+    for (out, sum) in out.iter_mut().zip(sums.iter()) {
+        *out = T::from_math(*sum);
+    }
 }
 
 #[inline(always)]

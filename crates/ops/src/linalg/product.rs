@@ -266,7 +266,9 @@ impl Gemm for bf16 {
             conjugate: false,
         };
         f32::multiply(threads, a, b, &mut product);
-        out.iter_mut().zip(product).for_each(|(out, value)| *out = bf16::from_f32(value));
+        for (out, value) in out.iter_mut().zip(product) {
+            *out = bf16::from_f32(value);
+        }
     }
 }
 

@@ -151,6 +151,11 @@ impl<I: Element + Copy, A: Element + Copy> Loops<I, A> {
         self.first.fold(threads, input, axis, out, &self.again);
     }
 
+    /// Folds rows, at least one, into a single one on this thread.
+    pub(crate) fn fold_rows(&self, input: &[I], out: &mut [A]) {
+        self.first.fold_one(input, out.len(), out, &self.again);
+    }
+
     /// Joins each row of `width` elements with the result that its id names; negative ids drop theirs.
     pub(crate) fn scatter(&self, input: &[I], ids: &[i64], width: usize, out: &mut [A]) {
         (self.scatter)(input, ids, width, out);
@@ -168,7 +173,7 @@ impl<I: Element + Copy, A: Element + Copy> Loops<I, A> {
 }
 
 /// Folds at least this long are cut for several threads.
-const SPLIT_ELEMENTS: usize = 512 * 1024;
+pub(crate) const SPLIT_ELEMENTS: usize = 512 * 1024;
 
 /// Elements that are folded without a tree.
 const LEAF: usize = 1024;
@@ -364,19 +369,25 @@ fn leaf<F: Fold>(input: &[F::In]) -> F::Acc {
 }
 
 fn join_into<F: Fold>(out: &mut [F::Acc], other: &[F::Acc]) {
-    out.iter_mut().zip(other).for_each(|(out, x)| *out = F::join(*x, *out));
+    for (out, x) in out.iter_mut().zip(other) {
+        *out = F::join(*x, *out);
+    }
 }
 
 fn scatter<F: Fold>(input: &[F::In], ids: &[i64], width: usize, out: &mut [F::Acc]) {
     for (row, id) in input.chunks_exact(width).zip(ids) {
         let Ok(id) = usize::try_from(*id) else { continue };
         let out = &mut out[id * width..][..width];
-        out.iter_mut().zip(row).for_each(|(out, x)| *out = F::join(*out, F::lift(*x)));
+        for (out, x) in out.iter_mut().zip(row) {
+            *out = F::join(*out, F::lift(*x));
+        }
     }
 }
 
 fn narrow<F: Fold>(gathered: &[F::Acc], out: &mut [F::In]) {
-    out.iter_mut().zip(gathered).for_each(|(out, acc)| *out = F::narrow(*acc));
+    for (out, acc) in out.iter_mut().zip(gathered) {
+        *out = F::narrow(*acc);
+    }
 }
 
 fn add_rows<F: Fold>(input: &[F::In], columns: Columns, out: &mut [F::Acc]) {
@@ -399,9 +410,13 @@ fn add_row_by_row<F: Fold>(input: &[F::In], columns: Columns, out: &mut [F::Acc]
     for (row, elements) in input.chunks_exact(width).enumerate() {
         let elements = &elements[from..from + out.len()];
         if starts && row == 0 {
-            out.iter_mut().zip(elements).for_each(|(out, x)| *out = F::lift(*x));
+            for (out, x) in out.iter_mut().zip(elements) {
+                *out = F::lift(*x);
+            }
         } else {
-            out.iter_mut().zip(elements).for_each(|(out, x)| *out = F::join(*out, F::lift(*x)));
+            for (out, x) in out.iter_mut().zip(elements) {
+                *out = F::join(*out, F::lift(*x));
+            }
         }
     }
 }

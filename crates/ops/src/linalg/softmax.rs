@@ -32,13 +32,19 @@ where
         let powers = &mut powers[..logits.len()];
         for (row, shifted) in logits.chunks_exact(classes).zip(powers.chunks_exact_mut(classes)) {
             let greatest = row.iter().fold(M::LOWEST, |greatest, x| greatest.maximum(x.to_math()));
-            shifted.iter_mut().zip(row).for_each(|(shifted, x)| *shifted = x.to_math() - greatest);
+            for (shifted, x) in shifted.iter_mut().zip(row) {
+                *shifted = x.to_math() - greatest;
+            }
         }
-        powers.iter_mut().for_each(|x| *x = x.fast_exp());
+        for x in powers.iter_mut() {
+            *x = x.fast_exp();
+        }
         for (powers, out) in powers.chunks_exact(classes).zip(out.chunks_exact_mut(classes)) {
             let sum = powers.iter().fold(M::ZERO, |sum, x| sum + *x);
             let factor = M::one() / sum;
-            out.iter_mut().zip(powers).for_each(|(out, x)| *out = T::from_math(*x * factor));
+            for (out, x) in out.iter_mut().zip(powers) {
+                *out = T::from_math(*x * factor);
+            }
         }
     }
 }
@@ -67,28 +73,38 @@ where
     M: Elementary,
 {
     let greatest = logits.iter().fold(M::LOWEST, |greatest, x| greatest.maximum(x.to_math()));
-    powers.iter_mut().zip(logits).for_each(|(power, x)| *power = (x.to_math() - greatest).fast_exp());
+    for (power, x) in powers.iter_mut().zip(logits) {
+        *power = (x.to_math() - greatest).fast_exp();
+    }
     Row { greatest, sum: powers.iter().fold(M::ZERO, |sum, x| sum + *x) }
 }
 
 #[multiversion(targets("x86_64+avx+avx2+fma+f16c"))]
 fn widen<T: Float>(logits: &[T], out: &mut [T::Math]) {
-    out.iter_mut().zip(logits).for_each(|(out, x)| *out = x.to_math());
+    for (out, x) in out.iter_mut().zip(logits) {
+        *out = x.to_math();
+    }
 }
 
 #[multiversion(targets("x86_64+avx+avx2+fma"))]
 fn exponentials_below<M: Elementary>(values: &mut [M], greatest: M) {
-    values.iter_mut().for_each(|x| *x = (*x - greatest).fast_exp());
+    for x in values.iter_mut() {
+        *x = (*x - greatest).fast_exp();
+    }
 }
 
 /// Writes each power times `factor`.
 #[multiversion(targets("x86_64+avx+avx2+fma+f16c"))]
 pub(crate) fn scale<T: Float>(powers: &[T::Math], factor: T::Math, out: &mut [T]) {
-    out.iter_mut().zip(powers).for_each(|(out, x)| *out = T::from_math(*x * factor));
+    for (out, x) in out.iter_mut().zip(powers) {
+        *out = T::from_math(*x * factor);
+    }
 }
 
 /// Writes each logit less the greatest less the logarithm of the sum.
 #[multiversion(targets("x86_64+avx+avx2+fma+f16c"))]
 pub(crate) fn subtract<T: Float>(logits: &[T], greatest: T::Math, log_sum: T::Math, out: &mut [T]) {
-    out.iter_mut().zip(logits).for_each(|(out, x)| *out = T::from_math(x.to_math() - greatest - log_sum));
+    for (out, x) in out.iter_mut().zip(logits) {
+        *out = T::from_math(x.to_math() - greatest - log_sum);
+    }
 }

@@ -78,5 +78,7 @@ fn add_block<T: Num, const N: usize>(
             *sum = sum.add(value.mul(term.widen()));
         }
     }
-    out[first..first + N].iter_mut().zip(sums).for_each(|(out, sum)| *out = T::narrow(sum));
+    for (out, sum) in out[first..first + N].iter_mut().zip(sums) {
+        *out = T::narrow(sum);
+    }
 }

@@ -46,7 +46,9 @@ impl Layout {
     /// Reads a strided box into row-major memory.
     pub(crate) fn reading(offset: isize, dims: impl IntoIterator<Item = (usize, isize)>) -> Layout {
         let mut layout = Layout::at(offset, 0);
-        dims.into_iter().for_each(|(dim, from)| layout.push(dim, from, 0));
+        for (dim, from) in dims.into_iter() {
+            layout.push(dim, from, 0);
+        }
         layout.to = contiguous(&layout.dims);
         layout
     }
@@ -54,7 +56,9 @@ impl Layout {
     /// Writes row-major memory into a strided box.
     pub(crate) fn writing(offset: isize, dims: impl IntoIterator<Item = (usize, isize)>) -> Layout {
         let mut layout = Layout::at(0, offset);
-        dims.into_iter().for_each(|(dim, to)| layout.push(dim, 0, to));
+        for (dim, to) in dims.into_iter() {
+            layout.push(dim, 0, to);
+        }
         layout.from = contiguous(&layout.dims);
         layout
     }

@@ -152,7 +152,9 @@ fn scale_and_add<T: Float>(values: &mut [T], factor: &[T], operand: &[T]) {
 }
 
 fn add<T: Float>(values: &mut [T], operand: &[T]) {
-    values.iter_mut().zip(operand).for_each(|(value, operand)| *value = value.add(*operand));
+    for (value, operand) in values.iter_mut().zip(operand) {
+        *value = value.add(*operand);
+    }
 }
 
 fn activate<T: Float>(stage: Stage, values: &mut [T])
@@ -188,5 +190,7 @@ where
 
 #[inline(always)]
 fn map<T: Float>(values: &mut [T], f: impl Fn(T::Math) -> T::Math) {
-    values.iter_mut().for_each(|value| *value = T::from_math(f(value.to_math())));
+    for value in values.iter_mut() {
+        *value = T::from_math(f(value.to_math()));
+    }
 }

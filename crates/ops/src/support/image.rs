@@ -61,7 +61,9 @@ pub(crate) fn single(cx: &KernelCx<'_>, tensor: &Tensor) -> Result<Tensor> {
         let mut out = cx.alloc::<f32>(tensor.shape().clone())?;
         let elements = tensor.flat::<T>()?;
         cx.threads().parallel_rows(out.flat_mut::<f32>()?, 1, 1, |first, out| {
-            out.iter_mut().zip(&elements[first..]).for_each(|(out, x)| *out = convert(x));
+            for (out, x) in out.iter_mut().zip(&elements[first..]) {
+                *out = convert(x);
+            }
         });
         Ok(out)
     }

@@ -148,7 +148,9 @@ pub(crate) fn square_shape(s: &ShapeCx<'_>, input: usize) -> Result<(Vec<Dim>, D
 /// Gives every output the shape of the first input, which is of square matrices.
 pub(crate) fn unchanged_square(s: &mut ShapeCx<'_>) -> Result<()> {
     let (_, _, shape) = square_shape(s, 0)?;
-    (0..s.num_outputs()).for_each(|output| s.set(output, shape.clone()));
+    for output in 0..s.num_outputs() {
+        s.set(output, shape.clone());
+    }
     Ok(())
 }
 

@@ -174,7 +174,9 @@ impl<const N: usize> Layout<N> {
                         rows.chunks(GROUP_ROWS).zip(gradient.chunks(GROUP_ROWS * width.max(1)))
                     {
                         for row in group {
-                            slices.iter().for_each(|slice| touch(&slice[row * width..][..width]));
+                            for slice in slices.iter() {
+                                touch(&slice[row * width..][..width]);
+                            }
                         }
                         for (at, row) in group.iter().enumerate() {
                             let rows = slices.each_mut().map(|slice| &mut slice[row * width..][..width]);
@@ -372,8 +374,14 @@ fn each_in_blocks<T: Num, const N: usize, F: Fn([T; N], T) -> [T; N]>(
             values.copy_from_slice(&slice[block * LANES..][..LANES]);
         }
         for lane in 0..LANES {
-            let new = formula(std::array::from_fn(|role| values[role][lane]), gradient[lane]);
-            values.iter_mut().zip(new).for_each(|(values, new)| values[lane] = new);
+            // Loops, not closures: these are compiled for every formula.
+            let mut old = [T::ZERO; N];
+            for (old, values) in old.iter_mut().zip(&values) {
+                *old = values[lane];
+            }
+            for (values, new) in values.iter_mut().zip(formula(old, gradient[lane])) {
+                values[lane] = new;
+            }
         }
         for (values, slice) in values.iter().zip(&mut slices) {
             slice[block * LANES..][..LANES].copy_from_slice(values);
@@ -391,8 +399,13 @@ fn each_singly<T: Num, const N: usize, F: Fn([T; N], T) -> [T; N]>(
     formula: &F,
 ) {
     for (at, gradient) in gradient.iter().enumerate() {
-        let new = formula(std::array::from_fn(|role| slices[role][start + at]), *gradient);
-        slices.iter_mut().zip(new).for_each(|(slice, new)| slice[start + at] = new);
+        let mut old = [T::ZERO; N];
+        for (old, slice) in old.iter_mut().zip(&slices) {
+            *old = slice[start + at];
+        }
+        for (slice, new) in slices.iter_mut().zip(formula(old, *gradient)) {
+            slice[start + at] = new;
+        }
     }
 }
 

@@ -80,7 +80,9 @@ pub(crate) fn stacked(rows: usize, row: &[i64]) -> Result<Shape> {
 pub(crate) fn add(mut a: Tensor, b: &Tensor) -> Result<Tensor> {
     fn sum<T: Num>(a: &mut Tensor, b: &Tensor) -> Result<()> {
         let b = b.flat::<T>()?;
-        a.flat_mut::<T>()?.iter_mut().zip(b).for_each(|(a, b)| *a = a.add(*b));
+        for (a, b) in a.flat_mut::<T>()?.iter_mut().zip(b) {
+            *a = a.add(*b);
+        }
         Ok(())
     }
     ensure!(a.shape() == b.shape(), InvalidArgument, "cannot add shapes {} and {}", a.shape(), b.shape());

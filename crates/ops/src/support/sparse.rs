@@ -182,9 +182,9 @@ pub(crate) fn picked_rows(
     let mut out = cx.alloc::<i64>(Shape::matrix(order.len(), rank))?;
     if rank > 0 {
         let rows = out.flat_mut::<i64>()?.chunks_exact_mut(rank);
-        rows.zip(order).for_each(|(out, entry)| {
+        for (out, entry) in rows.zip(order) {
             out.copy_from_slice(&indices[entry * rank..(entry + 1) * rank]);
-        });
+        }
     }
     Ok(out)
 }
@@ -194,7 +194,7 @@ pub(crate) fn picked(cx: &KernelCx<'_>, values: &Tensor, order: &[usize]) -> Res
     let mut out = cx.alloc_dtype(values.dtype(), Shape::vector(order.len()))?;
     by_unit!(values.dtype(), U => {
         let values = values.units::<U>()?;
-        out.units_mut::<U>()?.iter_mut().zip(order).for_each(|(out, entry)| out.clone_from(&values[*entry]));
+        for (out, entry) in out.units_mut::<U>()?.iter_mut().zip(order) { out.clone_from(&values[*entry]); }
     });
     Ok(out)
 }

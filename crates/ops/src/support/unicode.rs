@@ -64,7 +64,9 @@ impl Source {
         match self {
             Source::Utf8 => read_utf8(text, each),
             Source::Ascii => {
-                text.iter().for_each(|byte| each(byte.is_ascii().then_some(char::from(*byte)), 1));
+                for byte in text.iter() {
+                    each(byte.is_ascii().then_some(char::from(*byte)), 1);
+                }
             }
             Source::Latin1 => text.iter().for_each(|byte| each(Some(char::from(*byte)), 1)),
             Source::Wide { bytes, big_endian } => read_wide(text, bytes, big_endian, each),
@@ -116,7 +118,9 @@ fn read_utf8(mut text: &[u8], each: &mut dyn FnMut(Option<char>, usize)) {
                 (valid, Some((error.error_len().unwrap_or(rest.len()), rest)))
             }
         };
-        valid.chars().for_each(|character| each(Some(character), character.len_utf8()));
+        for character in valid.chars() {
+            each(Some(character), character.len_utf8());
+        }
         let Some((broken, rest)) = rest else { return };
         each(None, broken);
         text = &rest[broken..];
@@ -201,7 +205,9 @@ impl Target {
             Target::Utf16 => {
                 let mut units = [0; 2];
                 let units = character.encode_utf16(&mut units);
-                units.iter().for_each(|unit| out.extend_from_slice(&unit.to_be_bytes()));
+                for unit in units.iter() {
+                    out.extend_from_slice(&unit.to_be_bytes());
+                }
             }
             Target::Utf32 => out.extend_from_slice(&u32::from(character).to_be_bytes()),
         }

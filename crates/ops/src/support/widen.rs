@@ -11,9 +11,13 @@ pub(crate) fn widened(cx: &KernelCx<'_>, tensor: &Tensor) -> Result<Tensor> {
     };
     let elements = wide.flat_mut::<f32>()?;
     if tensor.dtype() == DType::Half {
-        elements.iter_mut().zip(tensor.flat::<f16>()?).for_each(|(wide, x)| *wide = x.to_f32());
+        for (wide, x) in elements.iter_mut().zip(tensor.flat::<f16>()?) {
+            *wide = x.to_f32();
+        }
     } else {
-        elements.iter_mut().zip(tensor.flat::<bf16>()?).for_each(|(wide, x)| *wide = x.to_f32());
+        for (wide, x) in elements.iter_mut().zip(tensor.flat::<bf16>()?) {
+            *wide = x.to_f32();
+        }
     }
     Ok(wide)
 }
@@ -27,10 +31,14 @@ pub(crate) fn narrowed(cx: &KernelCx<'_>, tensor: Tensor, dtype: DType) -> Resul
     let elements = tensor.flat::<f32>()?;
     if dtype == DType::Half {
         let narrow = narrow.flat_mut::<f16>()?;
-        narrow.iter_mut().zip(elements).for_each(|(narrow, x)| *narrow = f16::from_f32(*x));
+        for (narrow, x) in narrow.iter_mut().zip(elements) {
+            *narrow = f16::from_f32(*x);
+        }
     } else {
         let narrow = narrow.flat_mut::<bf16>()?;
-        narrow.iter_mut().zip(elements).for_each(|(narrow, x)| *narrow = bf16::from_f32(*x));
+        for (narrow, x) in narrow.iter_mut().zip(elements) {
+            *narrow = bf16::from_f32(*x);
+        }
     }
     Ok(narrow)
 }

@@ -128,7 +128,9 @@ impl Message {
         }
         if *label == Label::OneOf && fits(*kind, raw) {
             let other = |field: &&Field| field.1 == Label::OneOf && field.0 != *number;
-            fields.iter().filter(other).for_each(|field| drop(self.known.remove(&field.0)));
+            for field in fields.iter().filter(other) {
+                drop(self.known.remove(&field.0));
+            }
         }
         match (kind, raw) {
             (Kind::Message(inner), Raw::Bytes(bytes)) => {
@@ -184,11 +186,15 @@ impl Message {
             let once = *label == Label::Once;
             match (held, kind) {
                 (Held::Messages(messages), Kind::Message(inner)) => {
-                    messages.iter().for_each(|message| push_bytes(*number, &message.encode(inner), &mut out));
+                    for message in messages.iter() {
+                        push_bytes(*number, &message.encode(inner), &mut out);
+                    }
                 }
                 (Held::Bytes(values), _) => {
                     let written = values.iter().filter(|value| !(once && value.is_empty()));
-                    written.for_each(|value| push_bytes(*number, value, &mut out));
+                    for value in written {
+                        push_bytes(*number, value, &mut out);
+                    }
                 }
                 (Held::Packed(bytes), _) if !bytes.is_empty() => push_bytes(*number, bytes, &mut out),
                 (Held::Number(bytes), _) if !once || bytes.iter().any(|byte| *byte != 0) => {

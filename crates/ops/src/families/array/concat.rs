@@ -563,7 +563,9 @@ fn complete(sizes: &[i64], count: usize, whole: i64) -> Result<Ints> {
         }
     }
     if whole == UNKNOWN_DIM {
-        out.iter_mut().for_each(|size| *size = (*size).max(UNKNOWN_DIM));
+        for size in out.iter_mut() {
+            *size = (*size).max(UNKNOWN_DIM);
+        }
         return Ok(out);
     }
     ensure!(

@@ -74,7 +74,9 @@ fn inplace<T: Num>(combine: impl Fn(T, T) -> T + Send + Sync + 'static) -> Resul
         let (target, values) = (out.flat_mut::<T>()?, cx.flat::<T>(2)?);
         for (i, row) in rows.into_iter().enumerate() {
             let line = target[row * width..][..width].iter_mut();
-            line.zip(&values[i * width..]).for_each(|(target, value)| *target = combine(*target, *value));
+            for (target, value) in line.zip(&values[i * width..]) {
+                *target = combine(*target, *value);
+            }
         }
         Ok(out.into())
     })

@@ -291,7 +291,9 @@ fn mirror_pad_kernel(init: &Init<'_>) -> Result<Kernel> {
             gap,
             &mut |counts, (to, to_strides), (from, from_strides)| {
                 let mut layout = Layout::at(from, to);
-                (0..counts.len()).for_each(|i| layout.push(counts[i], from_strides[i], to_strides[i]));
+                for i in 0..counts.len() {
+                    layout.push(counts[i], from_strides[i], to_strides[i]);
+                }
                 copy(cx.threads(), &layout, input, &mut out)
             },
         )?;

@@ -146,7 +146,9 @@ impl Accumulate for Str {
 }
 
 pub(crate) fn add_up<T: Accumulate>(target: &mut [T], update: &[T]) {
-    target.iter_mut().zip(update).for_each(|(target, update)| target.accumulate(update));
+    for (target, update) in target.iter_mut().zip(update) {
+        target.accumulate(update);
+    }
 }
 
 /// Whether indices and updates fit a tensor of this shape.
@@ -322,7 +324,9 @@ fn tensor_scatter<T: Element>(
         let places = tensor_scatter_places(cx, bad)?;
         let mut out = cx.take(0)?;
         places.apply(out.flat_mut::<T>()?, cx.flat(2)?, |target, update| {
-            target.iter_mut().zip(update).for_each(|(target, update)| combine(target, update));
+            for (target, update) in target.iter_mut().zip(update) {
+                combine(target, update);
+            }
         });
         Ok(out.into())
     })

@@ -265,7 +265,9 @@ fn space_to_batch(cx: &mut KernelCx<'_>, square: Option<i64>) -> Result<Tensor> 
     let dims = input.shape().dims();
     let shape = Shape::new(blocks_to_batch(dims, &block, &paddings)?)?;
     let mut padded_dims = Ints::from_slice(dims);
-    (0..block.len()).for_each(|i| padded_dims[1 + i] += paddings[2 * i] + paddings[2 * i + 1]);
+    for i in 0..block.len() {
+        padded_dims[1 + i] += paddings[2 * i] + paddings[2 * i + 1];
+    }
     let strides = row_major(&padded_dims);
     let mut padded = None;
     if padded_dims.as_slice() != dims {
@@ -303,7 +305,9 @@ fn batch_to_space(cx: &mut KernelCx<'_>, square: Option<i64>) -> Result<Tensor> 
     let shape = Shape::new(batch_to_blocks(dims, &block, &crops)?)?;
     let mut whole_dims = Ints::from_slice(dims);
     whole_dims[0] = shape[0];
-    (0..block.len()).for_each(|i| whole_dims[1 + i] = dims[1 + i].saturating_mul(block[i]));
+    for i in 0..block.len() {
+        whole_dims[1 + i] = dims[1 + i].saturating_mul(block[i]);
+    }
     let whole = Shape::new(whole_dims)?;
     let strides = row_major(&whole);
     // Input dimensions: the places within a block, the batch, the blocks, the rest.

@@ -161,12 +161,16 @@ fn conjugate_transpose_kernel(init: &Init<'_>) -> Result<Kernel> {
     match init.attr::<DType>("T")? {
         DType::Complex64 => Kernel::sync(|cx| {
             let mut out = transpose(cx)?;
-            out.flat_mut::<C64>()?.iter_mut().for_each(|value| *value = value.conj());
+            for value in out.flat_mut::<C64>()?.iter_mut() {
+                *value = value.conj();
+            }
             Ok(out.into())
         }),
         DType::Complex128 => Kernel::sync(|cx| {
             let mut out = transpose(cx)?;
-            out.flat_mut::<C128>()?.iter_mut().for_each(|value| *value = value.conj());
+            for value in out.flat_mut::<C128>()?.iter_mut() {
+                *value = value.conj();
+            }
             Ok(out.into())
         }),
         _ => transpose_kernel(init),
@@ -377,7 +381,9 @@ fn roll_kernel(_: &Init<'_>) -> Result<Kernel> {
                 }
             }
             let mut layout = Layout::at(from, to);
-            (0..dims.len()).for_each(|d| layout.push(sizes[d], strides[d], strides[d]));
+            for d in 0..dims.len() {
+                layout.push(sizes[d], strides[d], strides[d]);
+            }
             copy(cx.threads(), &layout, input, &mut out)?;
         }
         Ok(out.into())

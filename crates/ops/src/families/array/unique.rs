@@ -218,7 +218,9 @@ fn unique_kernel(init: &Init<'_>) -> Result<Kernel> {
             return Ok([y, idx].into());
         }
         let mut counts = vec![0i64; set.firsts.len()];
-        members.iter().for_each(|member| counts[*member] += 1);
+        for member in members.iter() {
+            counts[*member] += 1;
+        }
         let counts = int_tensor(dtype, Shape::vector(counts.len()), counts.into_iter())?;
         Ok([y, idx, counts].into())
     })
@@ -263,9 +265,9 @@ fn list_diff_kernel(init: &Init<'_>) -> Result<Kernel> {
         ensure!(y.rank() == 1, InvalidArgument, "y should be a 1D vector.");
         let all = keys(&[y, x])?;
         let mut set = RowSet::new(&all, 1, y.elements())?;
-        (0..y.elements()).for_each(|row| {
+        for row in 0..y.elements() {
             set.insert(row);
-        });
+        }
         let kept = (0..x.elements()).filter(|row| set.find(y.elements() + row).is_err());
         let kept: Vec<i64> = kept.map(|row| row as i64).collect();
         let idx = int_tensor(dtype, Shape::vector(kept.len()), kept.iter().copied())?;

@@ -231,10 +231,14 @@ fn draw<T: Copy>(canvas: &mut [T], dims: &ImageDims, [y1, x1, y2, x2]: [f32; 4],
         canvas[(row * width + column) as usize * color.len()..][..color.len()].copy_from_slice(color);
     };
     for row in [top, bottom].into_iter().filter(|row| (0..height).contains(row)) {
-        columns.clone().for_each(|column| dot(row, column));
+        for column in columns.clone() {
+            dot(row, column);
+        }
     }
     for column in [left, right].into_iter().filter(|column| (0..width).contains(column)) {
-        rows.clone().for_each(|row| dot(row, column));
+        for row in rows.clone() {
+            dot(row, column);
+        }
     }
 }
 

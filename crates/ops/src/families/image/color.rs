@@ -108,7 +108,9 @@ fn map_pixels<T: Real>(
     let (pixels, _) = images.flat::<T>()?.as_chunks::<3>();
     cx.threads().parallel_rows(out.flat_mut::<T>()?, 3, cost, |first, out| {
         let (out, _) = out.as_chunks_mut::<3>();
-        out.iter_mut().zip(&pixels[first..]).for_each(|(out, pixel)| *out = function(*pixel));
+        for (out, pixel) in out.iter_mut().zip(&pixels[first..]) {
+            *out = function(*pixel);
+        }
     });
     Ok(out)
 }
@@ -193,7 +195,9 @@ fn contrast_kernel(_: &Init<'_>) -> Result<Kernel> {
                 let image = &elements[(first + number) * size..][..size];
                 let mut means = vec![0.0f64; channels];
                 for pixel in image.chunks(channels) {
-                    means.iter_mut().zip(pixel).for_each(|(sum, x)| *sum += f64::from(*x));
+                    for (sum, x) in means.iter_mut().zip(pixel) {
+                        *sum += f64::from(*x);
+                    }
                 }
                 for (out, pixel) in out.chunks_mut(channels).zip(image.chunks(channels)) {
                     for ((out, x), mean) in out.iter_mut().zip(pixel).zip(&means) {
@@ -228,7 +232,9 @@ fn contrast_v2_kernel(_: &Init<'_>) -> Result<Kernel> {
                 while remaining > 1 {
                     let left = remaining - remaining / 2;
                     let (sums, others) = out[..remaining * channels].split_at_mut(left * channels);
-                    sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += *other);
+                    for (sum, other) in sums.iter_mut().zip(others) {
+                        *sum += *other;
+                    }
                     remaining = left;
                 }
                 let scaling = 1.0 / pixels as f32;

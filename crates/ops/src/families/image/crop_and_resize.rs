@@ -203,7 +203,9 @@ impl Crop {
         let at =
             |y: f32, x: f32| &image[(y as usize * self.image.width + x as usize) * channels..][..channels];
         if self.nearest {
-            out.iter_mut().zip(at(y.round(), x.round())).for_each(|(out, value)| *out = value.single());
+            for (out, value) in out.iter_mut().zip(at(y.round(), x.round())) {
+                *out = value.single();
+            }
             return;
         }
         let (top, bottom, left, right) = (y.floor(), y.ceil(), x.floor(), x.ceil());
@@ -286,7 +288,9 @@ fn grad_image_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         };
         if crops.image() > 0 {
             let images = out.flat_mut::<T>()?;
-            (0..crops.batch).for_each(|number| spread(images, number));
+            for number in 0..crops.batch {
+                spread(images, number);
+            }
         }
         Ok(out.into())
     })
@@ -374,7 +378,9 @@ fn box_gradient<T: Pixel>(
                             sums[corners[1]] += slope * (at as f32 * ratio);
                         } else {
                             let half = f64::from(slope) * 0.5 * f64::from(edge);
-                            corners.iter().for_each(|at| sums[*at] = (f64::from(sums[*at]) + half) as f32);
+                            for at in corners.iter() {
+                                sums[*at] = (f64::from(sums[*at]) + half) as f32;
+                            }
                         }
                     };
                 add([0, 2], vertical, bottom_edge, y, height_ratio, crops.height);

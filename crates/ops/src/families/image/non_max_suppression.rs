@@ -437,11 +437,9 @@ fn box_kernel<T: Float<Math = f32>>(init: &Init<'_>) -> Result<Kernel> {
             2 => Outputs::from([indices, valid]),
             _ => {
                 let mut scores = cx.zeros(T::DTYPE, Shape::vector(length))?;
-                scores
-                    .flat_mut::<T>()?
-                    .iter_mut()
-                    .zip(kept)
-                    .for_each(|(out, score)| *out = T::from_math(score));
+                for (out, score) in scores.flat_mut::<T>()?.iter_mut().zip(kept) {
+                    *out = T::from_math(score);
+                }
                 Outputs::from([indices, scores, valid])
             }
         })
@@ -453,7 +451,9 @@ fn box_kernel<T: Float<Math = f32>>(init: &Init<'_>) -> Result<Kernel> {
 fn select_of_class(scores: &[f32], limits: &Limits, similarity: &dyn Fn(usize, usize) -> f32) -> Vec<usize> {
     let mut heap = ScoreHeap { scores, numbers: Vec::new() };
     let candidates = scores.iter().enumerate().filter(|(_, score)| **score > limits.score);
-    candidates.for_each(|(number, _)| heap.push(number));
+    for (number, _) in candidates {
+        heap.push(number);
+    }
     let mut selected: Vec<usize> = Vec::new();
     while selected.len() < limits.count {
         let Some(next) = heap.pop() else { break };

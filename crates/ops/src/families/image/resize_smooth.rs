@@ -259,7 +259,9 @@ fn means<T: Pixel>(threads: Threads<'_>, original: &[T], resize: &Resize, out: &
                         *out += sum * share;
                     }
                 }
-                out.iter_mut().for_each(|out| *out *= scale);
+                for out in out.iter_mut() {
+                    *out *= scale;
+                }
             }
         }
     });

@@ -160,7 +160,9 @@ impl Spans {
                 sum += *weight;
             }
             let norm = if sum.abs() >= 1000.0 * f32::MIN_POSITIVE { 1.0 / sum } else { 0.0 };
-            weights.iter_mut().for_each(|weight| *weight *= norm);
+            for weight in weights.iter_mut() {
+                *weight *= norm;
+            }
             *start = first;
         }
         Ok(Spans { length, starts, weights })
@@ -256,13 +258,17 @@ fn gather<T: Pixel>(
             let (start, weights) = rows.weights(y, from.height);
             for (row, weight) in (start..).zip(weights) {
                 let row = &images[(image * from.height + row) * from.row()..][..from.row()];
-                sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += weight * x.single());
+                for (sum, x) in sums.iter_mut().zip(row) {
+                    *sum += weight * x.single();
+                }
             }
             for (at, out) in out.chunks_mut(channels).enumerate() {
                 out.fill(0.0);
                 let (start, weights) = columns.weights(at, from.width);
                 for (pixel, weight) in sums[start * channels..].chunks(channels).zip(weights) {
-                    out.iter_mut().zip(pixel).for_each(|(out, x)| *out += weight * x);
+                    for (out, x) in out.iter_mut().zip(pixel) {
+                        *out += weight * x;
+                    }
                 }
             }
         }

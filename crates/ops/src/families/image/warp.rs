@@ -210,7 +210,9 @@ impl Glimpse {
             Noise::Zero => out.fill(0.0),
             Noise::Uniform => {
                 let (low, high) = extremes(&mut image.iter().copied());
-                out.iter_mut().for_each(|out| *out = low + uniform_f32(random.next()) * (high - low));
+                for out in out.iter_mut() {
+                    *out = low + uniform_f32(random.next()) * (high - low);
+                }
             }
             Noise::Gaussian => {
                 for channel in 0..channels {

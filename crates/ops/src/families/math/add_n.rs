@@ -108,7 +108,9 @@ fn sum<T: Num>(init: &Init<'_>) -> Result<Kernel> {
                 let start = start + block * BLOCK;
                 for other in &others {
                     let other = &other[start..start + out.len()];
-                    out.iter_mut().zip(other).for_each(|(sum, x)| *sum = sum.add(*x));
+                    for (sum, x) in out.iter_mut().zip(other) {
+                        *sum = sum.add(*x);
+                    }
                 }
             }
         });

@@ -117,14 +117,20 @@ fn product_kernel<T: Scalar>(_: &Init<'_>) -> Result<Kernel> {
                 let row_of = |row: usize| &right[row * width..][..width];
                 for (row, out) in out.chunks_exact_mut(width).enumerate() {
                     let factor = diagonal(main, row);
-                    out.iter_mut().zip(row_of(row)).for_each(|(x, y)| *x = *y * factor);
+                    for (x, y) in out.iter_mut().zip(row_of(row)) {
+                        *x = *y * factor;
+                    }
                     if row > 0 {
                         let factor = diagonal(below, row);
-                        out.iter_mut().zip(row_of(row - 1)).for_each(|(x, y)| *x += *y * factor);
+                        for (x, y) in out.iter_mut().zip(row_of(row - 1)) {
+                            *x += *y * factor;
+                        }
                     }
                     if row + 1 < order {
                         let factor = diagonal(above, row);
-                        out.iter_mut().zip(row_of(row + 1)).for_each(|(x, y)| *x += *y * factor);
+                        for (x, y) in out.iter_mut().zip(row_of(row + 1)) {
+                            *x += *y * factor;
+                        }
                     }
                 }
                 Ok(())
@@ -235,7 +241,9 @@ impl<T: Scalar> Tridiagonal<'_, T> {
         }
         for row in (0..order - 1).rev() {
             let (own, known) = x[row * width..].split_at_mut(width);
-            own.iter_mut().zip(known).for_each(|(x, known)| *x -= above[row] * *known);
+            for (x, known) in own.iter_mut().zip(known) {
+                *x -= above[row] * *known;
+            }
         }
         true
     }
@@ -338,7 +346,9 @@ impl<T: Scalar> Tridiagonal<'_, T> {
             }
             let pivot = moved_from_zero(u[row][0], least, own);
             let inverse = T::ONE / pivot;
-            own.iter_mut().for_each(|x| *x = *x * inverse);
+            for x in own.iter_mut() {
+                *x = *x * inverse;
+            }
         }
         true
     }
@@ -366,7 +376,9 @@ fn moved_from_zero<T: Scalar>(mut pivot: T, least: T::Real, row: &mut [T]) -> T 
         }
         if size < tiny {
             pivot = pivot.scaled(huge);
-            row.iter_mut().for_each(|x| *x = x.scaled(huge));
+            for x in row.iter_mut() {
+                *x = x.scaled(huge);
+            }
         }
         break;
     }
@@ -473,7 +485,9 @@ fn solve_banded<T: Scalar>(
             }
         }
         let pivot = entry(row, row);
-        x[row * width..][..width].iter_mut().for_each(|x| *x = *x / pivot);
+        for x in x[row * width..][..width].iter_mut() {
+            *x = *x / pivot;
+        }
     }
 }
 

@@ -285,14 +285,18 @@ fn to_u64<W: Wide>(x: W) -> u64 {
 
 #[inline(always)]
 fn put<D, W: Wide>(out: &mut [D], at: usize, block: &[W], f: impl Fn(W) -> D) -> Result<()> {
-    out[at..at + block.len()].iter_mut().zip(block).for_each(|(out, x)| *out = f(*x));
+    for (out, x) in out[at..at + block.len()].iter_mut().zip(block) {
+        *out = f(*x);
+    }
     Ok(())
 }
 
 #[inline(always)]
 fn get<S: Element, W>(input: &Tensor, at: usize, block: &mut [W], f: impl Fn(&S) -> W) -> Result<()> {
     let source = &input.flat::<S>()?[at..at + block.len()];
-    block.iter_mut().zip(source).for_each(|(out, x)| *out = f(x));
+    for (out, x) in block.iter_mut().zip(source) {
+        *out = f(x);
+    }
     Ok(())
 }
 
@@ -300,7 +304,9 @@ fn get<S: Element, W>(input: &Tensor, at: usize, block: &mut [W], f: impl Fn(&S)
 #[inline(always)]
 fn get_bytes<W>(input: &Tensor, at: usize, block: &mut [W], f: impl Fn(u8) -> W) -> Result<()> {
     let source = &input.units::<u8>()?[at..at + block.len()];
-    block.iter_mut().zip(source).for_each(|(out, x)| *out = f(*x));
+    for (out, x) in block.iter_mut().zip(source) {
+        *out = f(*x);
+    }
     Ok(())
 }
 

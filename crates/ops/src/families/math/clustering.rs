@@ -158,11 +158,11 @@ fn nearest(products: &[f32], squares: &[f32], own: f32, indices: &mut [i64], dis
     let mut order: Vec<usize> = Vec::new();
     if k == 1 {
         let mut best = 0;
-        (1..products.len()).for_each(|at| {
+        for at in 1..products.len() {
             if partial(at) < partial(best) {
                 best = at;
             }
-        });
+        }
         order.push(best);
     } else {
         order.extend(0..products.len());
@@ -204,7 +204,9 @@ fn plus_plus_kernel(_: &Init<'_>) -> Result<Kernel> {
             cx.step().check_cancelled()?;
             let mut sums = distances.clone();
             if number > 0 {
-                (1..count).for_each(|at| sums[at] += sums[at - 1]);
+                for at in 1..count {
+                    sums[at] += sums[at - 1];
+                }
             }
             let mut best: Option<(f32, usize, Vec<f32>)> = None;
             for _ in 0..=retries {

@@ -68,7 +68,9 @@ impl Equation {
         // Labels that no input has are left out, as stock's kernel does; clients refuse them.
         let known = |name: &char| inputs.iter().any(|input| input.names().any(|other| other == *name));
         output.before.retain(known);
-        output.after.iter_mut().for_each(|after| after.retain(known));
+        for after in output.after.iter_mut() {
+            after.retain(known);
+        }
         Ok(Equation { text: text.to_owned(), inputs, output })
     }
 

@@ -252,7 +252,9 @@ fn self_adjoint_v2_kernel<T: Scalar>(init: &Init<'_>) -> Result<Kernel> {
                     InvalidArgument,
                     "Self-adjoint eigen decomposition was not successful. The input might not be valid."
                 );
-                values.iter_mut().zip(found).for_each(|(to, from)| *to = T::from_real(from));
+                for (to, from) in values.iter_mut().zip(found) {
+                    *to = T::from_real(from);
+                }
                 Ok(())
             },
         )?;
@@ -299,7 +301,9 @@ fn eig_kernel<T: Scalar>(init: &Init<'_>) -> Result<Kernel> {
                     );
                 };
                 let write = |to: &mut [T::Complex], from: Vec<C128>| {
-                    to.iter_mut().zip(from).for_each(|(to, from)| *to = T::Complex::from_double(from));
+                    for (to, from) in to.iter_mut().zip(from) {
+                        *to = T::Complex::from_double(from);
+                    }
                 };
                 write(values, found_values);
                 write(vectors, found_vectors);
@@ -320,7 +324,9 @@ fn complex_eigen(matrix: Vec<C128>, order: usize, wanted: bool) -> Option<(Vec<C
             .fold(at, |best, other| if values[other].norm() < values[best].norm() { other } else { best });
         if smallest != at {
             values.swap(at, smallest);
-            vectors.chunks_exact_mut(order).for_each(|row| row.swap(at, smallest));
+            for row in vectors.chunks_exact_mut(order) {
+                row.swap(at, smallest);
+            }
         }
     }
     Some((values, vectors))
@@ -358,8 +364,9 @@ fn svd_kernel<T: Scalar>(init: &Init<'_>) -> Result<Kernel> {
                     // Vectors of no values are unit vectors.
                     for (out, width) in [(u, u_columns), (v, v_columns)] {
                         out.fill(T::ZERO);
-                        (0..out.len().checked_div(width).unwrap_or(0))
-                            .for_each(|i| out[i * width + i] = T::ONE);
+                        for i in 0..out.len().checked_div(width).unwrap_or(0) {
+                            out[i * width + i] = T::ONE;
+                        }
                     }
                     return Ok(());
                 }
@@ -367,7 +374,9 @@ fn svd_kernel<T: Scalar>(init: &Init<'_>) -> Result<Kernel> {
                 let input = &input[at * size..][..size];
                 let parts = svd::Parts { s: &mut found, u: &mut *u, v: &mut *v };
                 if svd::decompose(threads, input, (rows, columns), full, parts) {
-                    values.iter_mut().zip(found).for_each(|(to, from)| *to = T::from_real(from));
+                    for (to, from) in values.iter_mut().zip(found) {
+                        *to = T::from_real(from);
+                    }
                 } else {
                     // A failure shows in the values, as in stock.
                     [values, u, v].into_iter().for_each(|out| out.fill(T::failure()));
@@ -447,7 +456,9 @@ fn least_squares_by_normal_equations<T: Scalar>(
     } else {
         T::subtract_product(threads, matrix, adjoint, &mut gramian, order);
     }
-    (0..order).for_each(|at| gramian[at * order + at] += T::from_f64(regularizer));
+    for at in 0..order {
+        gramian[at * order + at] += T::from_f64(regularizer);
+    }
     let hint = if rows >= columns { "provide a larger l2_regularizer" } else { "provide an l2_regularizer" };
     ensure!(
         cholesky::factor(threads, &mut gramian, order),
@@ -487,7 +498,9 @@ fn least_squares_by_svd<T: Scalar>(
     T::subtract_product(threads, MatrixView::adjoint(&u, rows, least, true), right, &mut inner, width);
     for (row, s) in inner.chunks_exact_mut(width).zip(&s) {
         let factor = if *s > cutoff { T::Real::ONE / *s } else { T::Real::ZERO };
-        row.iter_mut().for_each(|x| *x = x.scaled(factor));
+        for x in row.iter_mut() {
+            *x = x.scaled(factor);
+        }
     }
     // Both products are subtracted, from zeros, so that the signs cancel.
     let (v, inner) =

@@ -246,7 +246,9 @@ fn lu_kernel<T: Scalar>(init: &Init<'_>) -> Result<Kernel> {
                 out.copy_from_slice(&input[at * size..(at + 1) * size]);
                 let exchanges = lu::factor(threads, out, order);
                 ensure!(lu::is_invertible(out, order), InvalidArgument, "Input is not invertible.");
-                places.iter_mut().zip(exchanges.rows).for_each(|(place, row)| *place = row as i64);
+                for (place, row) in places.iter_mut().zip(exchanges.rows) {
+                    *place = row as i64;
+                }
                 Ok(())
             },
         )?;
@@ -255,7 +257,9 @@ fn lu_kernel<T: Scalar>(init: &Init<'_>) -> Result<Kernel> {
         }
         let mut narrow = cx.alloc::<i32>(places.shape().clone())?;
         let pairs = narrow.flat_mut::<i32>()?.iter_mut().zip(places.flat::<i64>()?);
-        pairs.for_each(|(to, from)| *to = *from as i32);
+        for (to, from) in pairs {
+            *to = *from as i32;
+        }
         Ok([factors, narrow].into())
     })
 }
@@ -377,7 +381,9 @@ fn half_inverse_kernel(init: &Init<'_>) -> Result<Kernel> {
                 let wide: Vec<f32> = input[at * size..][..size].iter().map(|x| x.to_f32()).collect();
                 let mut inverse = vec![0.0; size];
                 invert(threads, &wide, order, adjoint, &mut inverse)?;
-                out.iter_mut().zip(inverse).for_each(|(to, from)| *to = f16::from_f32(from));
+                for (to, from) in out.iter_mut().zip(inverse) {
+                    *to = f16::from_f32(from);
+                }
                 Ok(())
             },
         )?;

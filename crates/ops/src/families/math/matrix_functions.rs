@@ -58,7 +58,9 @@ fn map<T: Scalar>(
         (out, absent(), absent()),
         &|at, _, out, _, _| {
             let wide: Vec<C128> = input[at * size..][..size].iter().map(|x| x.to_double()).collect();
-            out.iter_mut().zip(function(wide, order)).for_each(|(to, from)| *to = T::from_double(from));
+            for (to, from) in out.iter_mut().zip(function(wide, order)) {
+                *to = T::from_double(from);
+            }
             Ok(())
         },
     )?;

@@ -163,7 +163,9 @@ impl<F: Field> Reflection<F> {
         let (top, below) = matrix[self.start * columns..].split_at_mut(columns);
         let top = &mut top[which.clone()];
         if self.rest.is_empty() {
-            top.iter_mut().for_each(|x| *x = *x * (F::ONE - scale));
+            for x in top.iter_mut() {
+                *x = *x * (F::ONE - scale);
+            }
             return;
         }
         // Zero times what is no number would be none.
@@ -175,11 +177,17 @@ impl<F: Field> Reflection<F> {
         } else {
             self.products(below, columns, which.clone())
         };
-        sums.iter_mut().zip(&*top).for_each(|(sum, x)| *sum += *x);
-        top.iter_mut().zip(&sums).for_each(|(x, sum)| *x -= scale * *sum);
+        for (sum, x) in sums.iter_mut().zip(&*top) {
+            *sum += *x;
+        }
+        for (x, sum) in top.iter_mut().zip(&sums) {
+            *x -= scale * *sum;
+        }
         for (v, row) in self.rest.iter().zip(below.chunks_mut(columns)) {
             let v = scale * *v;
-            row[which.clone()].iter_mut().zip(&sums).for_each(|(x, sum)| *x -= v * *sum);
+            for (x, sum) in row[which.clone()].iter_mut().zip(&sums) {
+                *x -= v * *sum;
+            }
         }
     }
 
@@ -193,8 +201,12 @@ impl<F: Field> Reflection<F> {
             let v = v.conj();
             let (vectors, rest) = sums.split_at_mut(at_once);
             let (row, row_rest) = row[which.clone()].split_at(at_once);
-            vectors.iter_mut().zip(row).for_each(|(sum, x)| *sum = sum.add_product(v, *x));
-            rest.iter_mut().zip(row_rest).for_each(|(sum, x)| *sum += v * *x);
+            for (sum, x) in vectors.iter_mut().zip(row) {
+                *sum = sum.add_product(v, *x);
+            }
+            for (sum, x) in rest.iter_mut().zip(row_rest) {
+                *sum += v * *x;
+            }
         }
         sums
     }
@@ -234,11 +246,15 @@ fn factor<F: Field>(matrix: &mut [F], rows: usize, columns: usize, inner: usize,
         reflection.apply(reflection.scale, matrix, columns, k + 1..square, false);
         reflection.apply(reflection.scale, matrix, columns, square..columns, false);
         matrix[k * columns + k] = beta;
-        (k + 1..rows).for_each(|row| matrix[row * columns + k] = F::ZERO);
+        for row in k + 1..rows {
+            matrix[row * columns + k] = F::ZERO;
+        }
         reflections.push(reflection);
     }
     let mut orthogonal = vec![F::ZERO; rows * inner];
-    (0..inner).for_each(|i| orthogonal[i * inner + i] = F::ONE);
+    for i in 0..inner {
+        orthogonal[i * inner + i] = F::ONE;
+    }
     if inner > 0 {
         for reflection in reflections.iter().rev() {
             // Columns before its own are those of the unit matrix, which a reflection leaves alone unless it holds no

@@ -232,7 +232,9 @@ fn divide<T: Num>(sums: &mut [T], n: usize) {
         return sums.fill(T::ZERO);
     }
     let n = T::from_f64(n as f64);
-    sums.iter_mut().for_each(|sum| *sum = sum.div(n));
+    for sum in sums.iter_mut() {
+        *sum = sum.div(n);
+    }
 }
 
 fn float_norm_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel>
@@ -243,7 +245,9 @@ where
     reduction::<RoundedSquares<T>>(
         init,
         Some(|sums, _| {
-            sums.iter_mut().for_each(|sum| *sum = num_traits::Float::sqrt(T::narrow(*sum).widen()));
+            for sum in sums.iter_mut() {
+                *sum = num_traits::Float::sqrt(T::narrow(*sum).widen());
+            }
         }),
     )
 }
@@ -254,10 +258,10 @@ fn int_norm_kernel<T: Int<Wide = T>>(init: &Init<'_>) -> Result<Kernel> {
         Some(|sums, _| {
             // A sum that wrapped below zero has no root; the processor's conversion makes the least integer of it.
             let none = if matches!(T::DTYPE, DType::Int32 | DType::Int64) { T::LOWEST } else { T::ZERO };
-            sums.iter_mut().for_each(|sum| {
+            for sum in sums.iter_mut() {
                 let root = sum.to_f64().sqrt();
                 *sum = if root.is_nan() { none } else { T::from_f64(root) };
-            });
+            }
         }),
     )
 }

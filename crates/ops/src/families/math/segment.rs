@@ -2,7 +2,9 @@
 
 use crate::builders as ops;
 use crate::linalg::gather::position;
-use crate::linalg::reduce::{Axis, Finish, Fold, LateGreatest, LateLeast, Loops, Product, Sum};
+use crate::linalg::reduce::{
+    Axis, Finish, Fold, LateGreatest, LateLeast, Loops, Product, SPLIT_ELEMENTS, Sum,
+};
 use crate::numeric::{Int, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Dim, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
@@ -178,7 +180,9 @@ fn int_mean_kernel<T: Int<Wide = T>>(_: &Init<'_>) -> Result<Kernel> {
             0 => rows as i64,
             count => count,
         };
-        sums.iter_mut().for_each(|sum| *sum = T::from_i64(Int::to_i64(*sum).wrapping_div(count)));
+        for sum in sums.iter_mut() {
+            *sum = T::from_i64(Int::to_i64(*sum).wrapping_div(count));
+        }
     }
     sorted::<Sum<T>>(T::ZERO, Some(divide::<T>))
 }
@@ -199,7 +203,9 @@ fn max_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
 
 fn divide<T: Num>(sums: &mut [T], rows: usize) {
     let rows = T::from_f64(rows as f64);
-    sums.iter_mut().for_each(|sum| *sum = sum.div(rows));
+    for sum in sums.iter_mut() {
+        *sum = sum.div(rows);
+    }
 }
 
 /// A kernel that folds runs of equal ids; ids that are skipped give `missing`.
@@ -217,16 +223,36 @@ fn sorted_by<I: Element + Copy, A: Element + Copy>(
         let input = cx.flat::<I>(0)?;
         let mut gathered = cx.alloc::<A>(shape)?;
         let output = gathered.flat_mut::<A>()?;
-        let mut next = 0;
-        for (id, rows) in runs(&ids)? {
-            output[next * width..id * width].fill(missing);
-            let out = &mut output[id * width..][..width];
-            let axis = Axis { outer: 1, n: rows.len(), inner: width };
-            loops.fold(cx.threads(), &input[rows.start * width..rows.end * width], axis, out);
-            if let Some(finish) = finish {
-                finish(out, rows.len());
+        let runs = runs(&ids)?;
+        if output.is_empty() {
+            return Ok(loops.narrowed(cx, gathered)?.into());
+        }
+        let of = |rows: &Range<usize>| &input[rows.start * width..rows.end * width];
+        let finish =
+            |out: &mut [A], rows: &Range<usize>| finish.iter().for_each(|finish| finish(out, rows.len()));
+        let is_long = |rows: &Range<usize>| rows.len() * width >= SPLIT_ELEMENTS;
+        // Threads share the ids, or the rows of a single one where they are many.
+        let rows_per_id = ids.len() / (output.len() / width);
+        cx.threads().parallel_rows(output, width, rows_per_id, |first, part| {
+            let mut left = runs[runs.partition_point(|(id, _)| *id < first)..].iter();
+            let mut next = left.next();
+            for (id, out) in (first..).zip(part.chunks_exact_mut(width)) {
+                match next {
+                    Some((found, rows)) if *found == id => {
+                        if !is_long(rows) {
+                            loops.fold_rows(of(rows), out);
+                            finish(out, rows);
+                        }
+                        next = left.next();
+                    }
+                    _ => out.fill(missing),
+                }
             }
-            next = id + 1;
+        });
+        for (id, rows) in runs.iter().filter(|(_, rows)| is_long(rows)) {
+            let out = &mut output[id * width..][..width];
+            loops.fold(cx.threads(), of(rows), Axis { outer: 1, n: rows.len(), inner: width }, out);
+            finish(out, rows);
         }
         Ok(loops.narrowed(cx, gathered)?.into())
     })

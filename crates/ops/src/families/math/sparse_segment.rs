@@ -264,9 +264,13 @@ fn segments<T: Num>(cx: &mut KernelCx<'_>, scale: Scale) -> Result<Outputs> {
             while at < ids.len() && ids[at] as usize == first + row {
                 let row = &input[indices[at] as usize * width..][..width];
                 if at == start {
-                    sums.iter_mut().zip(row).for_each(|(sum, x)| *sum = x.widen());
+                    for (sum, x) in sums.iter_mut().zip(row) {
+                        *sum = x.widen();
+                    }
                 } else {
-                    sums.iter_mut().zip(row).for_each(|(sum, x)| *sum = sum.add(x.widen()));
+                    for (sum, x) in sums.iter_mut().zip(row) {
+                        *sum = sum.add(x.widen());
+                    }
                 }
                 at += 1;
             }
@@ -274,7 +278,9 @@ fn segments<T: Num>(cx: &mut KernelCx<'_>, scale: Scale) -> Result<Outputs> {
                 0 => out.fill(T::ZERO),
                 rows => {
                     let factor = <T::Wide as Num>::from_f64(scale(rows));
-                    out.iter_mut().zip(&sums).for_each(|(out, sum)| *out = T::narrow(sum.mul(factor)));
+                    for (out, sum) in out.iter_mut().zip(&sums) {
+                        *out = T::narrow(sum.mul(factor));
+                    }
                 }
             }
         }
@@ -325,7 +331,9 @@ fn grad<T: Num>(cx: &mut KernelCx<'_>, scale: Scale, compact: bool) -> Result<Ou
         bail!(InvalidArgument, "Index {index} out of range [0, {rows}).");
     }
     let mut sizes = vec![0usize; segments as usize];
-    ids.iter().for_each(|id| sizes[*id as usize] += 1);
+    for id in ids.iter() {
+        sizes[*id as usize] += 1;
+    }
     let unique = compact.then(|| {
         let mut unique = indices.clone();
         unique.sort_unstable();
@@ -346,7 +354,9 @@ fn grad<T: Num>(cx: &mut KernelCx<'_>, scale: Scale, compact: bool) -> Result<Ou
         let factor = <T::Wide as Num>::from_f64(scale(sizes[*id as usize]));
         let row = &input[*id as usize * width..][..width];
         let out = &mut sums[row_of(*index) * width..][..width];
-        out.iter_mut().zip(row).for_each(|(out, x)| *out = out.add(x.widen().mul(factor)));
+        for (out, x) in out.iter_mut().zip(row) {
+            *out = out.add(x.widen().mul(factor));
+        }
     }
     let output = if <T::Wide as Element>::DTYPE == T::DTYPE {
         gathered

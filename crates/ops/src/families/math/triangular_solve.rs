@@ -100,11 +100,15 @@ fn solve<T: Num>(matrix: &[T], order: usize, lower: bool, adjoint: bool, x: &mut
         let (known, first) = if is_forward { (before, 0) } else { (after, row + 1) };
         for (number, known) in known.chunks_exact(width).enumerate() {
             let factor = entry(row, first + number);
-            own.iter_mut().zip(known).for_each(|(x, known)| *x = x.sub(factor.mul(*known)));
+            for (x, known) in own.iter_mut().zip(known) {
+                *x = x.sub(factor.mul(*known));
+            }
         }
         // Stock multiplies, too.
         let factor = entry(row, row).reciprocal();
-        own.iter_mut().for_each(|x| *x = x.mul(factor));
+        for x in own.iter_mut() {
+            *x = x.mul(factor);
+        }
     }
 }
 

@@ -152,7 +152,9 @@ fn gradient_kernel<T: Float>(pooling: Pooling) -> Result<Kernel> {
         );
         // Of images, stock takes as many windows as the gradient has, in or out of the image.
         let extents = &mut placed.pool.grid.extents[5 - rank..];
-        extents.iter_mut().zip(&shape[1..]).for_each(|(extent, size)| extent.output = *size as usize);
+        for (extent, size) in extents.iter_mut().zip(&shape[1..]) {
+            extent.output = *size as usize;
+        }
         placed.pool.grid = placed.pool.grid.stretched();
         let mut out = cx.alloc::<T>(image)?;
         placed.pool.mean_gradient::<T>(cx.threads(), gradient.flat()?, out.flat_mut()?);

@@ -295,17 +295,23 @@ fn normalize_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         } else if settings.training {
             let rest = layout.rest() as f32;
             let [mut mean] = layout.sums(threads, x, x, [], |x, _, []| [x]);
-            mean.iter_mut().for_each(|mean| *mean /= rest);
+            for mean in mean.iter_mut() {
+                *mean /= rest;
+            }
             let [mut variance] =
                 layout.sums(threads, x, x, [&mean], |x, _, [mean]| [(x - mean) * (x - mean)]);
-            variance.iter_mut().for_each(|variance| *variance /= rest);
+            for variance in variance.iter_mut() {
+                *variance /= rest;
+            }
             let factors = factors(scale, &variance, settings.epsilon);
             layout.map(threads, x, x, [&mean, &factors, offset], out.flat_mut()?, normalized);
             // What leaves for the running statistics is the estimate without bias.
             let unbiased = rest / (rest - 1.0).max(1.0);
             let (mut batch_mean, mut batch_variance) = (mean.clone(), variance.clone());
             if factor == 1.0 {
-                batch_variance.iter_mut().for_each(|variance| *variance *= unbiased);
+                for variance in batch_variance.iter_mut() {
+                    *variance *= unbiased;
+                }
             } else {
                 blend(&mut batch_mean, factor, running[0].1.flat()?, 1.0 - factor);
                 blend(&mut batch_variance, factor * unbiased, running[1].1.flat()?, 1.0 - factor);
@@ -358,10 +364,14 @@ fn normalize_and_activate_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<
             let values = out.flat_mut::<T>()?;
             if let Some(side) = &side {
                 let added = values.iter_mut().zip(side.flat::<T>()?);
-                added.for_each(|(value, side)| *value = value.add(*side));
+                for (value, side) in added {
+                    *value = value.add(*side);
+                }
             }
             if positive {
-                values.iter_mut().filter(|value| value.widen() < 0.0).for_each(|value| *value = T::ZERO);
+                for value in values.iter_mut().filter(|value| value.widen() < 0.0) {
+                    *value = T::ZERO;
+                }
             }
         }
         Ok(Outputs::Many(outputs))
@@ -370,7 +380,9 @@ fn normalize_and_activate_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<
 
 /// Moves new values towards the old ones, by the weights of both.
 fn blend(new: &mut [f32], of_new: f32, old: &[f32], of_old: f32) {
-    new.iter_mut().zip(old).for_each(|(new, old)| *new = of_old * old + of_new * *new);
+    for (new, old) in new.iter_mut().zip(old) {
+        *new = of_old * old + of_new * *new;
+    }
 }
 
 fn gradient_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
@@ -420,7 +432,9 @@ fn gradient_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         } else {
             let terms = |dy: f32, x: f32, [mean]: [f32; 1]| [dy, dy * (x - mean)];
             let [sums, mut products] = layout.sums(threads, dy, x, [mean], terms);
-            products.iter_mut().zip(&deviations).for_each(|(product, inverse)| *product *= inverse);
+            for (product, inverse) in products.iter_mut().zip(&deviations) {
+                *product *= inverse;
+            }
             layout.map(threads, dy, x, [&factors], out.flat_mut()?, |dy, _, [factor]| dy * factor);
             (products, sums)
         };

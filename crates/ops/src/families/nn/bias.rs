@@ -117,11 +117,15 @@ fn bias_add_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         cx.threads().parallel_rows(output.flat_mut::<T>()?, width, 1, |_, rows| {
             for row in rows.chunks_mut(width) {
                 if rest == 1 {
-                    row.iter_mut().zip(bias).for_each(|(x, bias)| *x = x.add(*bias));
+                    for (x, bias) in row.iter_mut().zip(bias) {
+                        *x = x.add(*bias);
+                    }
                     continue;
                 }
                 for (plane, bias) in row.chunks_mut(rest).zip(bias) {
-                    plane.iter_mut().for_each(|x| *x = x.add(*bias));
+                    for x in plane.iter_mut() {
+                        *x = x.add(*bias);
+                    }
                 }
             }
         });
@@ -144,7 +148,9 @@ fn bias_grad_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         }
         let mut output = cx.alloc::<T>(Shape::vector(channels))?;
         let values = output.flat_mut::<T>()?.iter_mut().zip(sums.flat::<T::Wide>()?);
-        values.for_each(|(out, sum)| *out = Sum::<T>::narrow(*sum));
+        for (out, sum) in values {
+            *out = Sum::<T>::narrow(*sum);
+        }
         Ok(output.into())
     })
 }

@@ -236,7 +236,9 @@ impl Sampler {
         let tries = self.draw(cx.step(), &mut self.words(), distribution, candidates.flat_mut::<i64>()?)?;
         let expected = |class: &i64| self.expected(distribution.probability(*class), tries);
         let fill = |counts: &mut [f32], classes: &[i64]| {
-            counts.iter_mut().zip(classes).for_each(|(count, class)| *count = expected(class));
+            for (count, class) in counts.iter_mut().zip(classes) {
+                *count = expected(class);
+            }
         };
         fill(counts.flat_mut()?, candidates.flat()?);
         fill(true_counts.flat_mut()?, cx.flat(0)?);
@@ -252,7 +254,9 @@ impl Sampler {
         candidates: &mut [i64],
     ) -> Result<i32> {
         if !self.unique {
-            candidates.iter_mut().for_each(|candidate| *candidate = distribution.draw(words));
+            for candidate in candidates.iter_mut() {
+                *candidate = distribution.draw(words);
+            }
             return Ok(self.num_sampled);
         }
         let (mut used, mut tries) = (HashSet::with_capacity(candidates.len()), 0i32);
@@ -318,7 +322,9 @@ fn learned_kernel(init: &Init<'_>) -> Result<Kernel> {
         let mut weights = weights.lock().unwrap_or_else(PoisonError::into_inner);
         let outputs = sampler.sample(cx, &*weights)?;
         let room = (i32::MAX - weights.total()) as usize;
-        cx.flat::<i64>(0)?.iter().take(room).for_each(|class| weights.increment(*class as usize));
+        for class in cx.flat::<i64>(0)?.iter().take(room) {
+            weights.increment(*class as usize);
+        }
         Ok(outputs)
     })
 }
@@ -392,7 +398,9 @@ fn all_kernel(init: &Init<'_>) -> Result<Kernel> {
     let sampler = Sampler::new(init, "num_sampled")?;
     Kernel::sync(move |cx| {
         let [mut candidates, mut true_counts, mut counts] = sampler.outputs(cx)?;
-        candidates.flat_mut::<i64>()?.iter_mut().zip(0..).for_each(|(slot, class)| *slot = class);
+        for (slot, class) in candidates.flat_mut::<i64>()?.iter_mut().zip(0..) {
+            *slot = class;
+        }
         true_counts.flat_mut::<f32>()?.fill(1.0);
         counts.flat_mut::<f32>()?.fill(1.0);
         Ok([candidates, true_counts, counts].into())

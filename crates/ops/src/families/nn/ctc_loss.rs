@@ -59,7 +59,9 @@ impl<T: Math> Frames<T> {
             let start = y.len();
             y.extend(frame.iter().map(|x| num_traits::Float::exp(*x - max)));
             let sum = y[start..].iter().copied().fold(<T as num_traits::Zero>::zero(), |sum, x| sum + x);
-            y[start..].iter_mut().for_each(|x| *x = *x / sum);
+            for x in y[start..].iter_mut() {
+                *x = *x / sum;
+            }
         }
         Frames { y, classes, steps }
     }

@@ -185,9 +185,13 @@ const COST: usize = 4;
 #[multiversion(targets("x86_64+avx2+fma"))]
 fn quantize(range: Range, divide: bool, x: &[f32], out: &mut [f32]) {
     if divide {
-        out.iter_mut().zip(x).for_each(|(out, x)| *out = range.by_quotient(*x));
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = range.by_quotient(*x);
+        }
     } else {
-        out.iter_mut().zip(x).for_each(|(out, x)| *out = range.by_product(*x));
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = range.by_product(*x);
+        }
     }
 }
 

@@ -290,7 +290,9 @@ fn avg_pool_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
             }
         });
         for (pixel, count) in slots.chunks_mut(depth).zip(counts) {
-            pixel.iter_mut().for_each(|slot| *slot = slot.div(T::from_f64(count as f64)));
+            for slot in pixel.iter_mut() {
+                *slot = slot.div(T::from_f64(count as f64));
+            }
         }
         Ok([out, Tensor::vector(regions.rows), Tensor::vector(regions.columns)].into())
     })
@@ -438,7 +440,9 @@ fn avg_grad_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
                 sums[from + channel] += gradient[to + channel].to_f64() / count as f64;
             }
         });
-        out.flat_mut::<T>()?.iter_mut().zip(sums).for_each(|(slot, sum)| *slot = T::from_f64(sum));
+        for (slot, sum) in out.flat_mut::<T>()?.iter_mut().zip(sums) {
+            *slot = T::from_f64(sum);
+        }
         Ok(out.into())
     })
 }

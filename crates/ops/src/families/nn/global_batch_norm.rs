@@ -61,7 +61,9 @@ fn gradient_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let images = s.merge(&s.rank(0, 4)?, &s.rank(4, 4)?)?;
     let [images, vector] = merged(s, images, &[1, 2, 3])?;
     s.set(0, images);
-    (1..5).for_each(|output| s.set(output, vector.clone()));
+    for output in 1..5 {
+        s.set(output, vector.clone());
+    }
     Ok(())
 }
 
@@ -113,7 +115,9 @@ fn normalize_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
             [cx.flat::<T>(0)?, cx.flat::<T>(1)?, cx.flat::<T>(2)?, cx.flat::<T>(3)?, cx.flat::<T>(4)?];
         let mut factors = settings.inverse_deviations(variance);
         if settings.scale {
-            factors.iter_mut().zip(gamma).for_each(|(factor, gamma)| *factor = factor.mul(*gamma));
+            for (factor, gamma) in factors.iter_mut().zip(gamma) {
+                *factor = factor.mul(*gamma);
+            }
         }
         cx.threads().parallel_rows(output.flat_mut::<T>()?, depth, 4, |first, out| {
             let x = &x[first * depth..][..out.len()];

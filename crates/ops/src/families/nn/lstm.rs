@@ -580,9 +580,13 @@ fn block_backward<T: Gemm + Functions + Real>(
             gates_matrix,
             &mut w_part,
         );
-        w_grad.flat_mut::<T>()?.iter_mut().zip(&w_part).for_each(|(sum, part)| *sum = sum.add(*part));
+        for (sum, part) in w_grad.flat_mut::<T>()?.iter_mut().zip(&w_part) {
+            *sum = sum.add(*part);
+        }
         for row in gates.chunks(gates_width) {
-            b_grad.iter_mut().zip(row).for_each(|(sum, part)| *sum = sum.add(*part));
+            for (sum, part) in b_grad.iter_mut().zip(row) {
+                *sum = sum.add(*part);
+            }
         }
     }
     let state_shape = Shape::matrix(sizes.batch, sizes.cells);

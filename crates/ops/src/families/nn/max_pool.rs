@@ -263,7 +263,9 @@ fn pool_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
         } else {
             let larger = |best: T, value: &T| if *value > best { *value } else { best };
             let groups = out.flat_mut::<T>()?.iter_mut().zip(elements.chunks(placed.depth));
-            groups.for_each(|(out, group)| *out = group.iter().fold(T::LEAST, larger));
+            for (out, group) in groups {
+                *out = group.iter().fold(T::LEAST, larger);
+            }
         }
         Ok(out.into())
     })

@@ -650,7 +650,9 @@ fn quantize_kernel(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn write<U>(out: &mut [U], values: impl Iterator<Item = U>) {
-    out.iter_mut().zip(values).for_each(|(out, value)| *out = value);
+    for (out, value) in out.iter_mut().zip(values) {
+        *out = value;
+    }
 }
 
 fn dequantize_kernel(init: &Init<'_>) -> Result<Kernel> {
@@ -703,7 +705,9 @@ fn dequantize_kernel(init: &Init<'_>) -> Result<Kernel> {
             min.iter().zip(max).map(|(min, max)| Line::new(limits, mode, narrow, *min, *max)).collect();
         for (row, (out, x)) in rows.enumerate() {
             let line = lines[row % channels];
-            out.iter_mut().zip(x).for_each(|(out, x)| *out = (*x + line.shift) * line.scale + line.offset);
+            for (out, x) in out.iter_mut().zip(x) {
+                *out = (*x + line.shift) * line.scale + line.offset;
+            }
         }
         if out_type == DType::Float {
             return Ok(output.into());

@@ -6,7 +6,6 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, no_kernel};
 use ferroflow_core::scope::{Input, Output};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels};
-use std::cmp::Ordering;
 
 pub(crate) const OPS: &[&Op] = &[&TOP_K, &TOP_K_V2, &APPROX_TOP_K, &IN_TOP_K, &IN_TOP_K_V2, &NTH_ELEMENT];
 
@@ -139,15 +138,6 @@ fn nth_element_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.output(0, dims[..dims.len() - 1].to_vec())
 }
 
-/// The greatest first; of equals the one that comes first; NaN last.
-fn descending<T: Real>(row: &[T], a: u32, b: u32) -> Ordering {
-    let (x, y) = (row[a as usize], row[b as usize]);
-    match y.partial_cmp(&x) {
-        Some(order) => order.then(a.cmp(&b)),
-        None => x.is_nan().cmp(&y.is_nan()).then(a.cmp(&b)),
-    }
-}
-
 /// Whether asked for sorted results or not, they come sorted: the order of unsorted ones is anyone's choice.
 fn top_k_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
     let fixed: Option<i64> = if init.attrs.has("k") { Some(init.attr("k")?) } else { None };
@@ -195,21 +185,16 @@ fn top_k<T: Real>(cx: &KernelCx<'_>, k: i64, index_type: DType) -> Result<Output
     let data = input.flat::<T>()?;
     let cost = (columns / k.max(1)).saturating_mul(4);
     cx.threads().parallel_rows(indices.flat_mut::<u32>()?, k, cost, |first, part| {
-        let mut order: Vec<u32> = Vec::with_capacity(columns);
+        let mut keys = Keys::default();
         for (row, out) in part.chunks_mut(k).enumerate() {
             let elements = &data[(first + row) * columns..][..columns];
             if k == 1 {
                 out[0] = greatest(elements);
                 continue;
             }
-            order.clear();
-            order.extend(0..columns as u32);
-            if const { is_common(T::DTYPE) } {
-                first_in_order(&mut order, k, |a, b| descending(elements, *a, *b));
-            } else {
-                first_in_any_order(&mut order, k, &|a, b| descending(elements, *a, *b));
-            }
-            out.copy_from_slice(&order[..k]);
+            // The greatest first; of equals the one that comes first; NaN last.
+            keys.fill(elements, |x| if x.is_nan() { u64::MAX } else { !x.place() });
+            keys.first(out);
         }
     });
     // Indices that were not computed are not followed.
@@ -222,22 +207,55 @@ fn top_k<T: Real>(cx: &KernelCx<'_>, k: i64, index_type: DType) -> Result<Output
     Ok([values, as_type(&indices, index_type)?].into())
 }
 
-/// Whether rows of a type are sorted by code of their own; others share some that is slower.
-const fn is_common(dtype: DType) -> bool {
-    matches!(dtype, DType::Float | DType::Double | DType::Int32 | DType::Int64)
+/// The elements of a row as numbers that have their order, of equal ones the first first: places in the order of their
+/// type, with positions in the low 32 bits. Sorting is compiled for numbers of two sizes instead of a dozen types.
+#[derive(Default)]
+struct Keys {
+    /// Of elements of up to 32 bits.
+    short: Vec<u64>,
+    /// Of others.
+    long: Vec<u128>,
 }
 
-/// Sorts the first `k` in an order to the front.
-fn first_in_order(indices: &mut [u32], k: usize, order: impl Fn(&u32, &u32) -> Ordering) {
-    if k < indices.len() {
-        indices.select_nth_unstable_by(k - 1, &order);
+impl Keys {
+    /// Takes a row whose elements are in the order of `place`, of which types of up to 32 bits keep as many.
+    #[inline(always)]
+    fn fill<T: Real>(&mut self, row: &[T], place: impl Fn(T) -> u64) {
+        self.short.clear();
+        self.long.clear();
+        if const { size_of::<T>() <= 4 } {
+            self.short.extend((0..).zip(row).map(|(at, x): (u64, _)| place(*x) << 32 | at));
+        } else {
+            self.long.extend((0..).zip(row).map(|(at, x): (u128, _)| u128::from(place(*x)) << 32 | at));
+        }
     }
-    indices[..k].sort_unstable_by(order);
+
+    /// The positions of the first elements, in order.
+    fn first(&mut self, out: &mut [u32]) {
+        sort_first(&mut self.short, out, |key| *key as u32);
+        sort_first(&mut self.long, out, |key| *key as u32);
+    }
+
+    /// The position of the element that is `n`th.
+    fn nth(&mut self, n: usize) -> usize {
+        let at = match self.long.as_mut_slice() {
+            [] => *self.short.select_nth_unstable(n).1 as u32,
+            long => *long.select_nth_unstable(n).1 as u32,
+        };
+        at as usize
+    }
 }
 
-/// The same, compiled once.
-fn first_in_any_order(indices: &mut [u32], k: usize, order: &dyn Fn(&u32, &u32) -> Ordering) {
-    first_in_order(indices, k, order);
+fn sort_first<K: Ord>(keys: &mut [K], out: &mut [u32], position: impl Fn(&K) -> u32) {
+    if out.len() < keys.len() {
+        keys.select_nth_unstable(out.len() - 1);
+        keys[..out.len()].sort_unstable();
+    } else {
+        keys.sort_unstable();
+    }
+    for (out, key) in out.iter_mut().zip(keys) {
+        *out = position(key);
+    }
 }
 
 fn as_type(indices: &Tensor, dtype: DType) -> Result<Tensor> {
@@ -309,27 +327,16 @@ fn nth_element_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
         let mut output = cx.alloc::<T>(shape)?;
         let data = cx.flat::<T>(0)?;
         cx.threads().parallel_rows(output.flat_mut::<T>()?, 1, 4 * columns, |first, part| {
-            let mut row: Vec<T> = Vec::with_capacity(columns);
-            for (at_row, out) in part.iter_mut().enumerate() {
-                let elements = &data[(first + at_row) * columns..][..columns];
-                let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
-                *out = if const { is_common(T::DTYPE) } {
-                    row.clear();
-                    row.extend_from_slice(elements);
-                    *row.select_nth_unstable_by(at, order).1
-                } else {
-                    elements[nth_position(columns, at, &|a, b| order(&elements[*a], &elements[*b]))]
-                };
+            let mut keys = Keys::default();
+            for (row, out) in part.iter_mut().enumerate() {
+                let elements = &data[(first + row) * columns..][..columns];
+                // NaN comes last.
+                keys.fill(elements, |x| if x.is_nan() { u64::MAX } else { x.place() });
+                *out = elements[keys.nth(at)];
             }
         });
         Ok(output.into())
     })
-}
-
-/// The position of the element that is `n`th in an order.
-fn nth_position(columns: usize, n: usize, order: &dyn Fn(&usize, &usize) -> Ordering) -> usize {
-    let mut positions: Vec<usize> = (0..columns).collect();
-    *positions.select_nth_unstable_by(n, order).1
 }
 
 /// The columns, the position asked for in a sorted row, and the shape of the result.

@@ -293,7 +293,9 @@ fn train(row: &mut [f32], others: &mut [f32], pairs: &mut dyn Iterator<Item = (u
             *other += own * slope;
         }
     }
-    row.iter_mut().zip(change).for_each(|(slot, change)| *slot += change);
+    for (slot, change) in row.iter_mut().zip(change) {
+        *slot += change;
+    }
 }
 
 #[cfg(test)]

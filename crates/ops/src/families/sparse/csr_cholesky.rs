@@ -209,7 +209,9 @@ fn factor_rows<T: Pivot>(lower: &[BTreeMap<usize, T>]) -> Option<Vec<Vec<(usize,
             out.push((column, value));
         }
         out.push((row, diagonal.root()?));
-        out.iter().for_each(|(column, _)| work[*column] = T::ZERO);
+        for (column, _) in out.iter() {
+            work[*column] = T::ZERO;
+        }
         rows.push(out);
     }
     Some(rows)

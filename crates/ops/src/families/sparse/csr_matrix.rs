@@ -443,7 +443,9 @@ fn transposed<T: Num>(cx: &KernelCx<'_>, csr: &Csr, conjugate: bool) -> Result<C
     for batch in 0..csr.count() {
         let part = csr.part(batch);
         let mut next = vec![0i32; columns + 1];
-        part.columns.iter().for_each(|column| next[*column as usize + 1] += 1);
+        for column in part.columns.iter() {
+            next[*column as usize + 1] += 1;
+        }
         for column in 0..columns {
             next[column + 1] += next[column];
         }
@@ -506,7 +508,9 @@ fn dense_product_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         }
         let mut out = out;
         if conjugate {
-            out.flat_mut::<T>()?.iter_mut().for_each(|value| *value = value.conj());
+            for value in out.flat_mut::<T>()?.iter_mut() {
+                *value = value.conj();
+            }
         }
         Ok(out.into())
     })

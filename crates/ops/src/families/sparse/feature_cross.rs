@@ -245,7 +245,9 @@ impl<'a> Crosses<'a> {
             let mut chosen = vec![0; self.columns.len()];
             for row in rows {
                 let (head, later) = out.split_at_mut(self.splits[row + 1] - self.splits[row]);
-                self.columns.iter().zip(&mut chosen).for_each(|(column, at)| *at = column.begin(row));
+                for (column, at) in self.columns.iter().zip(&mut chosen) {
+                    *at = column.begin(row);
+                }
                 for out in head {
                     write(out, &chosen);
                     // The last column moves fastest.
@@ -306,7 +308,9 @@ impl<'a> Crosses<'a> {
         for (row, ends) in self.splits.windows(2).enumerate() {
             widest = widest.max(ends[1] - ends[0]);
             let places = places.by_ref().take(ends[1] - ends[0]);
-            places.enumerate().for_each(|(at, place)| *place = [row as i64, at as i64]);
+            for (at, place) in places.enumerate() {
+                *place = [row as i64, at as i64];
+            }
         }
         Ok([indices, values, Tensor::vector(vec![self.rows() as i64, widest as i64])].into())
     }

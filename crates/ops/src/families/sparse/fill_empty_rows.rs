@@ -173,7 +173,9 @@ fn fill(cx: &KernelCx<'_>, rows: i64, rank: usize, ragged: bool) -> Result<Outpu
     }
     let reversed = reverse.flat_mut::<i64>()?;
     if full && ordered {
-        reversed.iter_mut().enumerate().for_each(|(entry, place)| *place = entry as i64);
+        for (entry, place) in reversed.iter_mut().enumerate() {
+            *place = entry as i64;
+        }
         return Ok([indices.clone(), values.clone(), empty, reverse].into());
     }
     let shape = if ragged { Shape::new([total])? } else { Shape::new([total, rank as i64])? };
@@ -199,7 +201,7 @@ fn fill(cx: &KernelCx<'_>, rows: i64, rank: usize, ragged: bool) -> Result<Outpu
                 out[*next as usize].clone_from(default);
             }
         }
-        reversed.iter().zip(values).for_each(|(place, value)| out[*place as usize].clone_from(value));
+        for (place, value) in reversed.iter().zip(values) { out[*place as usize].clone_from(value); }
     });
     Ok([out, filled, empty, reverse].into())
 }

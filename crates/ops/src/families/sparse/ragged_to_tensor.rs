@@ -359,7 +359,9 @@ fn place_values<U: Unit>(values: &[U], default: &[U], width: usize, places: &[i6
         if let [value] = default {
             out.fill(value.clone());
         } else {
-            out.chunks_exact_mut(width).for_each(|out| out.clone_from_slice(default));
+            for out in out.chunks_exact_mut(width) {
+                out.clone_from_slice(default);
+            }
         }
     };
     let mut filled = 0;

@@ -242,7 +242,9 @@ fn widened(tensor: &Tensor) -> Result<Vec<i64>> {
 /// Elements as a tensor of one of the integer types.
 fn narrowed(cx: &KernelCx<'_>, dtype: DType, values: &[i64]) -> Result<Tensor> {
     fn fill<T: crate::numeric::Int>(out: &mut Tensor, values: &[i64]) -> Result<()> {
-        out.flat_mut::<T>()?.iter_mut().zip(values).for_each(|(out, value)| *out = T::from_i64(*value));
+        for (out, value) in out.flat_mut::<T>()?.iter_mut().zip(values) {
+            *out = T::from_i64(*value);
+        }
         Ok(())
     }
     let mut out = cx.alloc_dtype(dtype, Shape::vector(values.len()))?;

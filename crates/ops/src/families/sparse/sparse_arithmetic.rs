@@ -335,7 +335,9 @@ fn add_grad_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
             let places =
                 matching_rows(indices.flat()?, grad.elements(), sums.flat()?, arriving.elements(), rank);
             let (out, arriving) = (grad.flat_mut::<T>()?, arriving.flat::<T>()?);
-            places.into_iter().for_each(|(entry, sum)| out[entry] = arriving[sum]);
+            for (entry, sum) in places.into_iter() {
+                out[entry] = arriving[sum];
+            }
             grads.push(grad);
         }
         Ok(grads.into())

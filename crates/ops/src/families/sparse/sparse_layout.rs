@@ -192,7 +192,9 @@ fn concat(cx: &KernelCx<'_>, concat_dim: i64) -> Result<Outputs> {
     for part in &parts {
         let (rows, later) = rest.split_at_mut(part.indices.len());
         rows.copy_from_slice(part.indices);
-        rows.iter_mut().skip(along).step_by(rank).for_each(|at| *at = at.wrapping_add(offset));
+        for at in rows.iter_mut().skip(along).step_by(rank) {
+            *at = at.wrapping_add(offset);
+        }
         (rest, offset) = (later, offset + part.shape[along]);
     }
     by_unit!(values.dtype(), U => {
@@ -365,7 +367,9 @@ fn slice_kernel(_: &Init<'_>) -> Result<Kernel> {
         let mut indices = picked_rows(cx, sparse.indices, rank, &kept)?;
         if rank > 0 {
             for row in indices.flat_mut::<i64>()?.chunks_exact_mut(rank) {
-                row.iter_mut().zip(start).for_each(|(at, start)| *at -= start);
+                for (at, start) in row.iter_mut().zip(start) {
+                    *at -= start;
+                }
             }
         }
         Ok([indices, picked(cx, sparse.values, &kept)?, Tensor::vector(shape.dims().to_vec())].into())
@@ -378,7 +382,9 @@ fn slice_grad_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
         let places = slice_grad_places(cx)?;
         let mut out = cx.zeros(T::DTYPE, Shape::vector(cx.input(1)?.shape().dim(0)))?;
         let grads = out.flat_mut::<T>()?;
-        places.into_iter().zip(arriving.flat::<T>()?).for_each(|(place, grad)| grads[place] = *grad);
+        for (place, grad) in places.into_iter().zip(arriving.flat::<T>()?) {
+            grads[place] = *grad;
+        }
         Ok(out.into())
     })
 }
@@ -493,7 +499,9 @@ fn split(cx: &KernelCx<'_>, count: i64) -> Result<Outputs> {
     let (mut indices, mut values, mut shapes) = (Vec::new(), Vec::new(), Vec::new());
     for (part, kept) in (0..count).zip(&kept) {
         let mut rows = picked_rows(cx, sparse.indices, rank, kept)?;
-        rows.flat_mut::<i64>()?.iter_mut().skip(along).step_by(rank).for_each(|at| *at -= begin(part));
+        for at in rows.flat_mut::<i64>()?.iter_mut().skip(along).step_by(rank) {
+            *at -= begin(part);
+        }
         let mut shape = sparse.shape.to_vec();
         shape[along] = begin(part + 1) - begin(part);
         indices.push(rows);

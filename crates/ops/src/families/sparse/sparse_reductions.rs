@@ -196,7 +196,9 @@ fn reduction<T: Num>(
         if T::DTYPE == <T::Wide as ferroflow_core::Element>::DTYPE {
             return Ok(wide.into());
         }
-        out.flat_mut::<T>()?.iter_mut().zip(results).for_each(|(out, wide)| *out = T::narrow(*wide));
+        for (out, wide) in out.flat_mut::<T>()?.iter_mut().zip(results) {
+            *out = T::narrow(*wide);
+        }
         Ok(out.into())
     })
 }
@@ -279,7 +281,9 @@ fn softmax_kernel<T: Float>(_: &Init<'_>) -> Result<Kernel> {
             let max = entries.iter().map(|entry| values[*entry]).fold(T::LOWEST, T::raised).to_math();
             let exps = || entries.iter().map(|entry| num_traits::Float::exp(values[*entry].to_math() - max));
             let sum = exps().fold(<T::Math as Num>::ZERO, |sum, exp| sum + exp);
-            head.iter_mut().zip(exps()).for_each(|(out, exp)| *out = T::from_math(exp / sum));
+            for (out, exp) in head.iter_mut().zip(exps()) {
+                *out = T::from_math(exp / sum);
+            }
             rest = later;
         }
         Ok(out.into())

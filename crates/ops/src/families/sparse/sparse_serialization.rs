@@ -127,7 +127,9 @@ pub(crate) fn separate_rows(cx: &KernelCx<'_>, sparse: &Sparse<'_>) -> Result<Ve
         std::iter::repeat_n([none[0].clone(), none[1].clone(), inner.clone()], whole.dim(0)).collect();
     for group in sparse.groups(1) {
         let mut indices = Vec::with_capacity(group.len() * (rank - 1));
-        group.clone().for_each(|entry| indices.extend_from_slice(&sparse.row(entry)[1..]));
+        for entry in group.clone() {
+            indices.extend_from_slice(&sparse.row(entry)[1..]);
+        }
         let row = sparse.row(group.start)[0] as usize;
         let values = picked(cx, sparse.values, &group.clone().collect::<Vec<_>>())?;
         rows[row][0] = Tensor::new(Shape::matrix(group.len(), rank - 1), indices)?;
@@ -261,7 +263,9 @@ pub(crate) fn stacked(cx: &KernelCx<'_>, outer: &[i64], parts: &[[Tensor; 3]]) -
             "Inconsistent shape across SparseTensors: rank prior to SparseTensor[{i}] was: {inner} but rank of SparseTensor[{i}] is: {}",
             other.len()
         );
-        shape.iter_mut().zip(other).for_each(|(dim, other)| *dim = (*dim).max(*other));
+        for (dim, other) in shape.iter_mut().zip(other) {
+            *dim = (*dim).max(*other);
+        }
     }
     let entries = parts.iter().map(|part| part[1].elements()).sum();
     let rank = outer.len() + inner;

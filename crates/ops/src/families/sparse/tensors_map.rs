@@ -124,7 +124,9 @@ fn add_many_kernel(init: &Init<'_>) -> Result<Kernel> {
         // Rows without entries come last, as in stock.
         let (empty, filled): (Vec<_>, Vec<_>) =
             rows.into_iter().enumerate().partition(|(_, row)| row[1].elements() == 0);
-        filled.into_iter().chain(empty).for_each(|(row, parts)| numbers[row] = map.add(parts));
+        for (row, parts) in filled.into_iter().chain(empty) {
+            numbers[row] = map.add(parts);
+        }
         Ok(Tensor::vector(numbers).into())
     })
 }

@@ -177,7 +177,9 @@ fn div_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
             let divides = returns_ref || !updates.iter().any(|update| update.is_zero());
             ensure!(divides, InvalidArgument, "updates must not contain 0");
             places.each(rows, updates, |row, update| {
-                row.iter_mut().zip(update).for_each(|(r, u)| *r = r.div(*u));
+                for (r, u) in row.iter_mut().zip(update) {
+                    *r = r.div(*u);
+                }
             })
         })?;
         returned(cx, returns_ref)

@@ -532,7 +532,9 @@ fn shrink_kernel(init: &Init<'_>) -> Result<Kernel> {
             Variable::update_all(&[&weights], &mut |values| {
                 for value in values {
                     let weights = value.flat_mut::<f32>()?;
-                    weights.iter_mut().for_each(|weight| *weight = regularization.shrink_dense(*weight));
+                    for weight in weights.iter_mut() {
+                        *weight = regularization.shrink_dense(*weight);
+                    }
                 }
                 Ok(())
             })?;

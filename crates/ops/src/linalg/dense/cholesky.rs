@@ -86,7 +86,9 @@ fn factor_panels<T: Scalar>(matrix: &mut [T], stride: usize, order: usize) -> bo
         }
         for (at, row) in (first..first + width).enumerate() {
             let row = &matrix[row * stride..][..first];
-            known.iter_mut().zip(row).for_each(|(known, x)| known[at] = x.conj());
+            for (known, x) in known.iter_mut().zip(row) {
+                known[at] = x.conj();
+            }
         }
         subtract_product(
             &mut panel[first..],
@@ -131,12 +133,16 @@ fn factor_columns<T: Scalar>(panel: &mut [Row<T>], width: usize) -> bool {
     for rows in below.chunks_mut(WIDTH) {
         let mut columns = [[T::ZERO; WIDTH]; WIDTH];
         for (at, row) in rows.iter().enumerate() {
-            columns.iter_mut().zip(row).for_each(|(column, x)| column[at] = *x);
+            for (column, x) in columns.iter_mut().zip(row) {
+                column[at] = *x;
+            }
         }
         for k in 0..width {
             let (known, rest) = columns[..width].split_at_mut(k + 1);
             let own = &mut known[k];
-            own.iter_mut().for_each(|x| *x = x.scaled(inverses[k]));
+            for x in own.iter_mut() {
+                *x = x.scaled(inverses[k]);
+            }
             for (column, factor) in rest.iter_mut().zip(&adjoint[k][k + 1..]) {
                 for at in 0..WIDTH {
                     column[at] -= own[at] * *factor;
@@ -144,7 +150,9 @@ fn factor_columns<T: Scalar>(panel: &mut [Row<T>], width: usize) -> bool {
             }
         }
         for (at, row) in rows.iter_mut().enumerate() {
-            row.iter_mut().zip(&columns).for_each(|(x, column)| *x = column[at]);
+            for (x, column) in row.iter_mut().zip(&columns) {
+                *x = column[at];
+            }
         }
     }
     true
@@ -168,7 +176,9 @@ pub(crate) fn gradient<T: Scalar>(
 ) {
     let below = |from: &[T]| -> Vec<T> {
         let mut matrix = from.to_vec();
-        matrix.chunks_mut(order).enumerate().for_each(|(row, x)| x[row + 1..].fill(T::ZERO));
+        for (row, x) in matrix.chunks_mut(order).enumerate() {
+            x[row + 1..].fill(T::ZERO);
+        }
         matrix
     };
     let (lower, mut phi) = (below(lower), below(grad));

@@ -49,14 +49,20 @@ pub(crate) fn exponential<T: Scalar<Real = f64>>(matrix: &[T], order: usize) -> 
         let mut sum: Vec<T> = (0..order * order)
             .map(|at| a6[at].scaled(factors[3]) + a4[at].scaled(factors[2]) + a2[at].scaled(factors[1]))
             .collect();
-        (0..order).for_each(|at| sum[at * order + at] += T::from_real(factors[0]));
+        for at in 0..order {
+            sum[at * order + at] += T::from_real(factors[0]);
+        }
         sum
     };
     let mut odd = product(&a6, &sum([0.0, b[9], b[11], b[13]]), order);
-    odd.iter_mut().zip(sum([b[1], b[3], b[5], b[7]])).for_each(|(x, y)| *x += y);
+    for (x, y) in odd.iter_mut().zip(sum([b[1], b[3], b[5], b[7]])) {
+        *x += y;
+    }
     let odd = product(&a, &odd, order);
     let mut even = product(&a6, &sum([0.0, b[8], b[10], b[12]]), order);
-    even.iter_mut().zip(sum([b[0], b[2], b[4], b[6]])).for_each(|(x, y)| *x += y);
+    for (x, y) in even.iter_mut().zip(sum([b[0], b[2], b[4], b[6]])) {
+        *x += y;
+    }
     let numerator: Vec<T> = even.iter().zip(&odd).map(|(even, odd)| *even + *odd).collect();
     let mut denominator: Vec<T> = even.iter().zip(&odd).map(|(even, odd)| *even - *odd).collect();
     let exchanges = lu::factor(None, &mut denominator, order);
@@ -142,19 +148,27 @@ pub(crate) fn logarithm(matrix: Vec<C128>, order: usize) -> Option<Vec<C128>> {
         t = triangular_root(&t, order);
         roots += 1;
     }
-    (0..order).for_each(|at| t[at * order + at] -= C128::ONE);
+    for at in 0..order {
+        t[at * order + at] -= C128::ONE;
+    }
     let mut sum = vec![C128::ZERO; order * order];
     for (place, weight) in QUADRATURE {
         // (1 + place · x)⁻¹ · x, column by column from the last row up.
         let mut matrix: Vec<C128> = t.iter().map(|x| x.scaled(place)).collect();
-        (0..order).for_each(|at| matrix[at * order + at] += C128::ONE);
+        for at in 0..order {
+            matrix[at * order + at] += C128::ONE;
+        }
         let mut part = t.clone();
         let view = MatrixView::new(&matrix, order, order, false);
         super::triangular::solve(None, view, super::triangular::Half::Upper, &mut part, order);
-        sum.iter_mut().zip(part).for_each(|(sum, x)| *sum += x.scaled(weight));
+        for (sum, x) in sum.iter_mut().zip(part) {
+            *sum += x.scaled(weight);
+        }
     }
     let scale = 2.0f64.powi(roots as i32);
-    sum.iter_mut().for_each(|x| *x = x.scaled(scale));
+    for x in sum.iter_mut() {
+        *x = x.scaled(scale);
+    }
     // The diagonal needs no approximation.
     (0..order).for_each(|at| sum[at * order + at] = Complex::ln(schur.t[at * order + at]));
     Some(turned_back(&schur, &sum))

@@ -85,7 +85,9 @@ impl Iteration {
             if steps == 10 {
                 // Wilkinson's shift from nowhere.
                 shift += x;
-                (0..=n).for_each(|i| self.h[i * order + i] -= x);
+                for i in 0..=n {
+                    self.h[i * order + i] -= x;
+                }
                 let s = self.at(n, n - 1).abs() + self.at(n - 1, n - 2).abs();
                 (x, y, w) = (0.75 * s, 0.75 * s, -0.4375 * s * s);
             }
@@ -95,7 +97,9 @@ impl Iteration {
                 if s > 0.0 {
                     let root = if y < x { -s.sqrt() } else { s.sqrt() };
                     let s = x - w / ((y - x) / 2.0 + root);
-                    (0..=n).for_each(|i| self.h[i * order + i] -= s);
+                    for i in 0..=n {
+                        self.h[i * order + i] -= s;
+                    }
                     shift += s;
                     (x, y, w) = (0.964, 0.964, 0.964);
                 }
@@ -227,7 +231,9 @@ impl Iteration {
             let own = self.triangular_vector(k, values, norm);
             let mut column = vec![Complex::new(0.0, 0.0); order];
             for (factor, v) in own.iter().zip(self.v.chunks_exact(order)) {
-                column.iter_mut().zip(v).for_each(|(sum, v)| *sum += *factor * *v);
+                for (sum, v) in column.iter_mut().zip(v) {
+                    *sum += *factor * *v;
+                }
             }
             let length = column.iter().map(|x| x.norm_sqr()).sum::<f64>().sqrt();
             for (row, x) in column.into_iter().enumerate() {

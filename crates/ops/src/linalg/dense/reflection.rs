@@ -87,7 +87,9 @@ pub(super) fn reflect<T: Scalar>(vector: &mut [T]) -> T {
     let changed = first - image;
     let scale = T::Real::ONE / num_traits::Float::sqrt(changed.square() + rest);
     *head = changed.scaled(scale);
-    tail.iter_mut().for_each(|x| *x = x.scaled(scale));
+    for x in tail.iter_mut() {
+        *x = x.scaled(scale);
+    }
     image
 }
 
@@ -98,7 +100,9 @@ fn reflect_rows<T: Scalar>(vector: &[T], rows: &mut [T], length: usize) {
         let row = &mut row[length - vector.len()..];
         let product = if T::COMPLEX { conjugate_dot(vector, row) } else { dot(vector, row) };
         let factor = product + product;
-        row.iter_mut().zip(vector).for_each(|(x, v)| *x -= factor * *v);
+        for (x, v) in row.iter_mut().zip(vector) {
+            *x -= factor * *v;
+        }
     }
 }
 
@@ -108,7 +112,9 @@ pub(super) fn conjugate_dot<T: Scalar>(x: &[T], y: &[T]) -> T {
     const LANES: usize = 4;
     let ((x_lanes, x_rest), (y_lanes, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
     let mut rest = T::ZERO;
-    x_rest.iter().zip(y_rest).for_each(|(x, y)| rest += x.conj() * *y);
+    for (x, y) in x_rest.iter().zip(y_rest) {
+        rest += x.conj() * *y;
+    }
     let mut sums = [T::ZERO; LANES];
     for (x, y) in x_lanes.iter().zip(y_lanes) {
         for lane in 0..LANES {

@@ -127,7 +127,9 @@ const LANES: usize = 16;
 pub(super) fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
     let ((x_lanes, x_rest), (y_lanes, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
     let mut rest = T::ZERO;
-    x_rest.iter().zip(y_rest).for_each(|(x, y)| rest += *x * *y);
+    for (x, y) in x_rest.iter().zip(y_rest) {
+        rest += *x * *y;
+    }
     if x_lanes.is_empty() {
         return rest;
     }
@@ -143,7 +145,9 @@ pub(super) fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
 /// Subtracts a multiple of one row from another.
 #[inline(always)]
 pub(super) fn subtract_multiple<T: Scalar>(row: &mut [T], factor: T, other: &[T]) {
-    row.iter_mut().zip(other).for_each(|(x, y)| *x -= factor * *y);
+    for (x, y) in row.iter_mut().zip(other) {
+        *x -= factor * *y;
+    }
 }
 
 /// The largest [`Scalar::size`]; not finite if one of them is not.

@@ -41,13 +41,17 @@ pub(super) fn to_hessenberg<T: Scalar>(matrix: &mut [T], order: usize) -> Reflec
         let image = reflections.push((k + 1..order).map(|row| matrix[row * order + k]));
         let v = reflections.vector(k);
         matrix[(k + 1) * order + k] = image;
-        (k + 2..order).for_each(|row| matrix[row * order + k] = T::ZERO);
+        for row in k + 2..order {
+            matrix[row * order + k] = T::ZERO;
+        }
         let sums = &mut sums[k + 1..];
         sums.fill(T::ZERO);
         let (above, below) = matrix.split_at_mut((k + 1) * order);
         for (v, row) in v.iter().zip(below.chunks_exact(order)) {
             let factor = v.conj() + v.conj();
-            sums.iter_mut().zip(&row[k + 1..]).for_each(|(sum, x)| *sum += factor * *x);
+            for (sum, x) in sums.iter_mut().zip(&row[k + 1..]) {
+                *sum += factor * *x;
+            }
         }
         for (v, row) in v.iter().zip(below.chunks_exact_mut(order)) {
             subtract_multiple(&mut row[k + 1..], *v, sums);
@@ -56,7 +60,9 @@ pub(super) fn to_hessenberg<T: Scalar>(matrix: &mut [T], order: usize) -> Reflec
             let row = &mut row[k + 1..];
             let product = row.iter().zip(v).fold(T::ZERO, |sum, (x, v)| sum + *x * *v);
             let factor = product + product;
-            row.iter_mut().zip(v).for_each(|(x, v)| *x -= factor * v.conj());
+            for (x, v) in row.iter_mut().zip(v) {
+                *x -= factor * v.conj();
+            }
         }
     }
     reflections
@@ -197,7 +203,9 @@ impl Schur {
         for (k, x) in own.chunks_exact(order).enumerate() {
             let mut column = vec![C128::ZERO; order];
             for (factor, u) in x[..=k].iter().zip(self.u.chunks_exact(order)) {
-                column.iter_mut().zip(u).for_each(|(sum, u)| *sum += *factor * *u);
+                for (sum, u) in column.iter_mut().zip(u) {
+                    *sum += *factor * *u;
+                }
             }
             let norm = column.iter().fold(0.0, |sum: f64, x| sum + x.square()).sqrt();
             for (row, x) in column.into_iter().enumerate() {

@@ -31,7 +31,9 @@ pub(crate) fn decompose<T: Scalar>(
     }
     let scale = if scale == T::Real::ZERO { T::Real::ONE } else { scale };
     let inverse = T::Real::ONE / scale;
-    work.iter_mut().for_each(|x| *x = x.scaled(inverse));
+    for x in work.iter_mut() {
+        *x = x.scaled(inverse);
+    }
     let mut off = vec![T::ZERO; order];
     let mut reflections = Reflections::new(order, 1, order.saturating_sub(2));
     tridiagonalize(&mut work, order, &mut off, &mut reflections);
@@ -56,7 +58,9 @@ pub(crate) fn decompose<T: Scalar>(
         reflections.columns(threads, order, basis);
         if T::COMPLEX {
             for (row, turn) in basis.chunks_exact_mut(order).zip(&turns) {
-                row.iter_mut().for_each(|x| *x = *x * *turn);
+                for x in row.iter_mut() {
+                    *x = *x * *turn;
+                }
             }
         }
     }
@@ -73,7 +77,9 @@ pub(crate) fn decompose<T: Scalar>(
     }
     if wanted {
         for (row, out) in vectors.chunks_exact_mut(order).enumerate() {
-            out.iter_mut().zip(&sorted).for_each(|(x, from)| *x = work[*from * order + row]);
+            for (x, from) in out.iter_mut().zip(&sorted) {
+                *x = work[*from * order + row];
+            }
         }
     }
     true
@@ -119,13 +125,17 @@ fn tridiagonalize<T: Scalar>(
             if k > 0 {
                 let (x, y) = (last_v[row], last_w[row]);
                 let others = last_w[k + 1..=row].iter().zip(&last_v[k + 1..=row]);
-                own.iter_mut().zip(others).for_each(|(a, (w, v))| *a -= x * w.conj() + y * v.conj());
+                for (a, (w, v)) in own.iter_mut().zip(others) {
+                    *a -= x * w.conj() + y * v.conj();
+                }
             }
             // The row times the vector, and the same elements mirrored.
             let length = own.len() - 1;
             // The diagonal is real, whatever rounding left beside.
             let sum = dot(&own[..length], &head[..length]) + factor.scaled(own[length].real());
-            w[k + 1..row].iter_mut().zip(&own[..length]).for_each(|(w, a)| *w += a.conj() * factor);
+            for (w, a) in w[k + 1..row].iter_mut().zip(&own[..length]) {
+                *w += a.conj() * factor;
+            }
             w[row] += sum;
         }
         // With p = 2 A v: w = p - (v* p) v, and A - v w* - w v* is the reflected matrix.

@@ -91,7 +91,9 @@ pub(crate) fn decompose<T: Scalar>(
     if wanted {
         for (row, s) in v.chunks_exact_mut(least).zip(&*parts.s) {
             if s.is_sign_negative() {
-                row.iter_mut().for_each(|x| *x = -*x);
+                for x in row.iter_mut() {
+                    *x = -*x;
+                }
             }
         }
         let (u_out, v_out) = if wide { (parts.v, parts.u) } else { (parts.u, parts.v) };
@@ -107,14 +109,18 @@ pub(crate) fn decompose<T: Scalar>(
 
 fn turn<T: Scalar>(rows: &mut [T], width: usize, turns: &[T]) {
     for (row, turn) in rows.chunks_exact_mut(width).zip(turns) {
-        row.iter_mut().for_each(|x| *x = *x * *turn);
+        for x in row.iter_mut() {
+            *x = *x * *turn;
+        }
     }
 }
 
 /// Writes rows, in this order, as columns.
 fn columns_of<T: Scalar>(rows: &[T], width: usize, order: &[usize], out: &mut [T]) {
     for (at, out) in out.chunks_exact_mut(order.len()).enumerate() {
-        out.iter_mut().zip(order).for_each(|(x, from)| *x = rows[*from * width + at]);
+        for (x, from) in out.iter_mut().zip(order) {
+            *x = rows[*from * width + at];
+        }
     }
 }
 
@@ -137,14 +143,18 @@ fn bidiagonalize<T: Scalar>(
         sums.fill(T::ZERO);
         for (v, row) in v.iter().zip(matrix[k * columns..].chunks_exact(columns)) {
             let factor = v.conj() + v.conj();
-            sums.iter_mut().zip(&row[k + 1..]).for_each(|(sum, x)| *sum += factor * *x);
+            for (sum, x) in sums.iter_mut().zip(&row[k + 1..]) {
+                *sum += factor * *x;
+            }
         }
         let own = &mut matrix[k * columns + k + 1..(k + 1) * columns];
         subtract_multiple(own, v[0], sums);
         above[k] = right.push(own.iter().map(|x| x.conj())).conj();
         let w = right.vector(k);
         let conjugated = &mut conjugated[k + 1..];
-        conjugated.iter_mut().zip(w).for_each(|(to, from)| *to = from.conj());
+        for (to, from) in conjugated.iter_mut().zip(w) {
+            *to = from.conj();
+        }
         for (v, row) in v[1..].iter().zip(matrix[(k + 1) * columns..].chunks_exact_mut(columns)) {
             let row = &mut row[k + 1..];
             subtract_multiple(row, *v, sums);

@@ -65,7 +65,9 @@ fn solve_small<T: Scalar>(matrix: MatrixView<'_, T>, half: Half, x: &mut [T], wi
         }
         if half != Half::UnitLower {
             let factor = matrix.value(row, row).reciprocal();
-            own.iter_mut().for_each(|x| *x = *x * factor);
+            for x in own.iter_mut() {
+                *x = *x * factor;
+            }
         }
     }
 }
@@ -121,12 +123,16 @@ fn divide_small<T: Scalar>(lower: MatrixView<'_, T>, x: &mut [T], stride: usize,
         let count = SIDE_BY_SIDE.min(rows - first);
         for row in 0..count {
             let own = &x[(first + row) * stride..][..order];
-            own.iter().zip(&mut tile).for_each(|(x, tile)| tile[row] = *x);
+            for (x, tile) in own.iter().zip(&mut tile) {
+                tile[row] = *x;
+            }
         }
         for at in 0..order {
             let (known, rest) = tile[..order].split_at_mut(at + 1);
             let own = &mut known[at];
-            own.iter_mut().for_each(|x| *x = *x * inverses[at]);
+            for x in own.iter_mut() {
+                *x = *x * inverses[at];
+            }
             for (rest, factor) in rest.iter_mut().zip(&adjoint[at * order + at + 1..]) {
                 for row in 0..SIDE_BY_SIDE {
                     rest[row] -= own[row] * *factor;
@@ -135,7 +141,9 @@ fn divide_small<T: Scalar>(lower: MatrixView<'_, T>, x: &mut [T], stride: usize,
         }
         for row in 0..count {
             let own = &mut x[(first + row) * stride..][..order];
-            own.iter_mut().zip(&tile).for_each(|(x, tile)| *x = tile[row]);
+            for (x, tile) in own.iter_mut().zip(&tile) {
+                *x = tile[row];
+            }
         }
     }
 }
