@@ -60,6 +60,7 @@ SCENARIOS = [
     "start_orders",
     "addresses",
     "waits",
+    "pipeline_waits",
     "standstill",
     "long_loops",
     "endings",

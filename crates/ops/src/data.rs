@@ -12,6 +12,7 @@
 //! - A source calls functions through a [`Caller`]: on the polling thread, without a hop.
 //! - Work ahead of the consumer ([`background`]) runs on the compute threads, is bounded by its buffer, and is dropped
 //!   with the source. A consumer that finds an empty buffer does the work itself when nobody else has started it.
+//! - Every opened dataset is a stage, which notes when it is pending and for what ([`waits`]), for those who ask.
 //! - Sources yield: loops that may take long call [`SourceCx::tick`], readers of files [`SourceCx::leave_io_thread`].
 //!
 //! [`CapturedFunction`]: ferroflow_core::kernel::CapturedFunction
@@ -33,10 +34,12 @@ pub(crate) mod seeds;
 pub(crate) mod snapshot;
 pub(crate) mod stack;
 pub(crate) mod stats;
+mod waits;
 
 pub(crate) use caller::{Caller, Function, PendingCall};
 pub(crate) use context::IteratorCx;
 pub(crate) use dataset::{Dataset, INFINITE, Spec, UNKNOWN, kernel, kernel_of, scalar};
+pub(crate) use waits::{Activity, Note};
 
 use ferroflow_core::turn::{self, Turn};
 use ferroflow_core::{Result, Tensor};
@@ -62,11 +65,13 @@ pub(crate) struct SourceCx<'a, 'b> {
     /// The task of the consumer, which a pending source wakes.
     pub(crate) task: &'a mut Context<'b>,
     ticks: u32,
+    /// The time, once a stage has noted that it is pending.
+    now: Option<u64>,
 }
 
 impl<'a, 'b> SourceCx<'a, 'b> {
     pub(crate) fn new(task: &'a mut Context<'b>) -> SourceCx<'a, 'b> {
-        SourceCx { task, ticks: TICKS }
+        SourceCx { task, ticks: TICKS, now: None }
     }
 
     /// Counts an element in a loop that produces nothing for a while; pending when the step's turn is over.

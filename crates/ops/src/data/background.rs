@@ -1,6 +1,6 @@
 //! Work ahead of the consumer, on the compute threads: a buffer that a task fills, and calls that run in parallel.
 
-use super::{Caller, Element, IteratorCx, Next, PendingCall, Source, SourceCx};
+use super::{Caller, Element, IteratorCx, Next, Note, PendingCall, Source, SourceCx};
 use ferroflow_core::device::BackgroundTask;
 use ferroflow_core::turn::Turn;
 use ferroflow_core::{Result, status};
@@ -226,7 +226,7 @@ pub(crate) type Called = (Result<Element>, Element);
 enum Slot {
     Done(Called),
     /// A call on another thread.
-    Elsewhere(Arc<Mutex<Outcome>>, Option<BackgroundTask>, Element),
+    Elsewhere(Arc<Mutex<Outcome>>, Option<BackgroundTask>, Element, Option<Note>),
     /// A call that waits for something and is polled here, because there are no other threads.
     Here(PendingCall, Element),
     /// An error of the input.
@@ -299,7 +299,7 @@ impl ParallelCalls {
                 waker.wake();
             }
         }));
-        self.window.push_back(Slot::Elsewhere(outcome, task, kept));
+        self.window.push_back(Slot::Elsewhere(outcome, task, kept, None));
     }
 
     /// The next call's results.
@@ -307,7 +307,7 @@ impl ParallelCalls {
         loop {
             let reach = if self.in_order { 1 } else { self.window.len() };
             for place in 0..reach.min(self.window.len()) {
-                if let Poll::Ready(called) = poll_slot(&mut self.window[place], cx) {
+                if let Poll::Ready(called) = poll_slot(&mut self.window[place], &self.caller, cx) {
                     self.window.remove(place);
                     return Poll::Ready(called.map(Some));
                 }
@@ -328,7 +328,7 @@ impl ParallelCalls {
     }
 }
 
-fn poll_slot(slot: &mut Slot, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>> {
+fn poll_slot(slot: &mut Slot, caller: &Caller, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>> {
     match slot {
         Slot::Done((results, kept)) => {
             let results = std::mem::replace(results, Ok(Vec::new()));
@@ -338,7 +338,7 @@ fn poll_slot(slot: &mut Slot, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>>
             let results = ready!(call.as_mut().poll(cx.task));
             Poll::Ready(Ok((results, std::mem::take(kept))))
         }
-        Slot::Elsewhere(outcome, task, kept) => {
+        Slot::Elsewhere(outcome, task, kept, note) => {
             let mut outcome = outcome.lock().expect(UNPOISONED);
             if let Some(results) = outcome.results.take() {
                 return Poll::Ready(Ok((results, std::mem::take(kept))));
@@ -347,6 +347,9 @@ fn poll_slot(slot: &mut Slot, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>>
                 return Poll::Ready(Err(status!(Internal, "there is no thread for a call")));
             }
             outcome.waker = Some(cx.task.waker().clone());
+            if note.is_none() {
+                *note = caller.note_call();
+            }
             Poll::Pending
         }
         Slot::Failed(error) => Poll::Ready(Err(error.clone())),
@@ -397,7 +400,7 @@ mod tests {
     fn elements_and_errors_come_in_order_whoever_makes_them() {
         let step = step(&ResourceManager::new("localhost"));
         step.device.set_background(Arc::new(Threads));
-        let cx = IteratorCx::new(&step, &Arc::default());
+        let cx = IteratorCx::new(&step, &Arc::default(), "a test");
         for size in [Some(1), Some(5), None] {
             let mut source = Prefetch::new(Box::new(Count(0, false)), size, &cx);
             for at in 1..=1000 {

@@ -1,5 +1,6 @@
 //! Datasets: descriptions of pipelines, and the kernels that make them.
 
+use super::waits::StageSource;
 use super::{Function, IteratorCx, Source};
 use ferroflow_core::kernel::{CapturedFunction, Init, Kernel, KernelCx};
 use ferroflow_core::variant::{Variant, VariantValue};
@@ -192,7 +193,9 @@ impl Dataset {
 
     /// Starts the pipeline.
     pub(crate) fn open(&self, cx: &Arc<IteratorCx>) -> Result<Box<dyn Source>> {
-        (self.0.open)(cx)
+        let (cx, stage) = cx.stage(&self.0.spec);
+        let source = (self.0.open)(&cx)?;
+        Ok(Box::new(StageSource::new(source, stage, cx.waits())))
     }
 
     /// The number of elements, [`INFINITE`] or [`UNKNOWN`].

@@ -1,13 +1,13 @@
 //! Files of datasets: opened one after the other, decompressed on the way.
 
-use super::{END, Element, Next, Source, SourceCx};
+use super::{Activity, END, Element, IteratorCx, Next, Source, SourceCx};
 use ferroflow_core::kernel::{KernelCx, Str};
 use ferroflow_core::{Result, Status, Tensor, bail, ensure};
 use ferroflow_io::file::SequentialReader;
 use ferroflow_io::framed_snappy::FramedReader;
 use ferroflow_io::record::Compression;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
@@ -56,20 +56,53 @@ pub(crate) fn buffer_size(cx: &KernelCx<'_>, input: usize, hint: &str) -> Result
     Ok(if size <= 0 { BUFFER } else { size.min(MAX_BUFFER) as usize })
 }
 
-/// Opens a file as it is.
-pub(crate) fn open_plain(name: &str, buffer: usize) -> Result<BufReader<SequentialReader>> {
-    Ok(BufReader::with_capacity(buffer, SequentialReader::open(name)?))
+/// A file that notes what it does, for those who wait for its contents.
+pub(crate) struct NotedFile {
+    file: SequentialReader,
+    name: Arc<str>,
+    cx: Arc<IteratorCx>,
+}
+
+impl Read for NotedFile {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let _note = self.cx.note(Activity::File(self.name.clone()));
+        self.file.read(buffer)
+    }
+}
+
+impl Seek for NotedFile {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+/// Opens a file as it is, for a stage.
+pub(crate) fn open_plain(name: &str, buffer: usize, cx: &Arc<IteratorCx>) -> Result<BufReader<NotedFile>> {
+    let (path, name): (&str, Arc<str>) = (name, name.into());
+    let note = cx.note(Activity::File(name.clone()));
+    let file = SequentialReader::open(path)?;
+    drop(note);
+    Ok(BufReader::with_capacity(buffer, NotedFile { file, name, cx: cx.clone() }))
 }
 
 /// Opens a file and decompresses what is read from it.
-pub(crate) fn open(name: &str, compression: Compression, buffer: usize) -> Result<Input> {
-    let file = open_plain(name, buffer)?;
-    Ok(match compression {
+pub(crate) fn open(
+    name: &str,
+    compression: Compression,
+    buffer: usize,
+    cx: &Arc<IteratorCx>,
+) -> Result<Input> {
+    Ok(decompressed(open_plain(name, buffer, cx)?, compression))
+}
+
+/// The contents of a file that was compressed.
+pub(crate) fn decompressed(file: impl BufRead + Send + 'static, compression: Compression) -> Input {
+    match compression {
         Compression::None => Box::new(file),
         Compression::Gzip => Box::new(BufReader::new(MultiGzDecoder::new(file))),
         Compression::Zlib => Box::new(BufReader::new(ZlibDecoder::new(file))),
         Compression::Snappy => Box::new(BufReader::new(FramedReader::new(file))),
-    })
+    }
 }
 
 /// The status for a file whose contents cannot be read.
@@ -94,8 +127,8 @@ pub(crate) trait Records: Send {
     }
 }
 
-/// Opens a file by its number and name.
-pub(crate) type OpenRecords = dyn Fn(usize, &str) -> Result<Box<dyn Records>> + Send + Sync;
+/// Opens a file by its number and name, for a stage.
+pub(crate) type OpenRecords = dyn Fn(usize, &str, &Arc<IteratorCx>) -> Result<Box<dyn Records>> + Send + Sync;
 
 /// The records of several files, one file after the other. A file with a damaged record is left; one that cannot be
 /// opened is tried again, as in stock.
@@ -104,12 +137,13 @@ pub(crate) struct Files {
     next: usize,
     current: Option<Box<dyn Records>>,
     open: Arc<OpenRecords>,
+    cx: Arc<IteratorCx>,
 }
 
 impl Files {
     /// Reads these files with readers that `open` makes of their place in the list and name.
-    pub(crate) fn new(names: &Arc<[String]>, open: &Arc<OpenRecords>) -> Files {
-        Files { names: names.clone(), next: 0, current: None, open: open.clone() }
+    pub(crate) fn new(names: &Arc<[String]>, open: &Arc<OpenRecords>, cx: &Arc<IteratorCx>) -> Files {
+        Files { names: names.clone(), next: 0, current: None, open: open.clone(), cx: cx.clone() }
     }
 }
 
@@ -135,7 +169,7 @@ impl Source for Files {
                 ready!(cx.tick());
             }
             let Some(name) = self.names.get(self.next) else { return END };
-            self.current = Some((self.open)(self.next, name)?);
+            self.current = Some((self.open)(self.next, name, &self.cx)?);
         }
     }
 }

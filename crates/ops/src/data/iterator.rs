@@ -23,8 +23,13 @@ pub(crate) struct Running {
 
 impl Running {
     /// Runs a dataset.
-    pub(crate) fn new(dataset: &Dataset, step: &StepCx, instances: &Arc<Instances>) -> Result<Arc<Running>> {
-        Running::open(dataset, IteratorCx::new(step, instances))
+    pub(crate) fn new(
+        dataset: &Dataset,
+        step: &StepCx,
+        instances: &Arc<Instances>,
+        name: &str,
+    ) -> Result<Arc<Running>> {
+        Running::open(dataset, IteratorCx::new(step, instances, name))
     }
 
     fn open(dataset: &Dataset, cx: Arc<IteratorCx>) -> Result<Arc<Running>> {
@@ -34,8 +39,11 @@ impl Running {
 
     /// The next element; `None` at the end. Consumers take turns.
     pub(crate) async fn next(&self) -> Result<Option<Element>> {
+        let mut consumer = self.cx.consumer();
         let mut source = self.source.lock().await;
-        let next = poll_fn(|task| source.poll_next(&mut SourceCx::new(task))).await?;
+        let next = poll_fn(|task| source.poll_next(&mut SourceCx::new(task))).await;
+        consumer.served = true;
+        let next = next?;
         if next.is_some() {
             *self.taken.lock().expect("no panic while counting") += 1;
         }
@@ -62,19 +70,23 @@ pub(crate) struct OneRun {
 }
 
 impl OneRun {
-    pub(crate) fn new(dataset: &Dataset, step: &StepCx) -> Result<OneRun> {
-        let cx = IteratorCx::new(step, &Arc::default());
+    /// Runs a dataset for an op.
+    pub(crate) fn new(dataset: &Dataset, step: &StepCx, op: &str) -> Result<OneRun> {
+        let cx = IteratorCx::new(step, &Arc::default(), &format!("the dataset of {op}"));
         Ok(OneRun { source: dataset.open(&cx)?, cx })
     }
 
     /// The context of a run without a source.
     pub(crate) fn context(step: &StepCx) -> Arc<IteratorCx> {
-        IteratorCx::new(step, &Arc::default())
+        IteratorCx::new(step, &Arc::default(), "a dataset")
     }
 
     /// The next element; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Element>> {
-        poll_fn(|task| self.source.poll_next(&mut SourceCx::new(task))).await
+        let mut consumer = self.cx.consumer();
+        let next = poll_fn(|task| self.source.poll_next(&mut SourceCx::new(task))).await;
+        consumer.served = true;
+        next
     }
 }
 
@@ -97,11 +109,12 @@ impl IteratorResource {
         }
     }
 
-    /// Starts to run a dataset from its beginning.
-    pub(crate) fn initialize(&self, dataset: &Dataset, step: &StepCx) -> Result<Arc<Running>> {
+    /// Starts to run a dataset from its beginning, as an iterator of this name.
+    pub(crate) fn initialize(&self, dataset: &Dataset, step: &StepCx, name: &str) -> Result<Arc<Running>> {
         check_types(&self.types, dataset.types())?;
         check_shapes(&self.shapes, dataset.shapes())?;
-        let running = Running::new(dataset, step, &self.instances)?;
+        let name = format!("iterator {name}");
+        let running = Running::new(dataset, step, &self.instances, &name)?;
         let before = self.lock().replace(running.clone());
         // Outside of the lock: it may end much.
         drop(before);
@@ -110,9 +123,10 @@ impl IteratorResource {
 
     /// Runs the dataset again up to a position, and goes on from there.
     pub(crate) async fn restore(&self, position: Position, step: &StepCx) -> Result<()> {
-        let dataset = self.running("Restore", "restoring it")?.dataset.clone();
+        let before = self.running("Restore", "restoring it")?;
+        let (dataset, name) = (before.dataset.clone(), before.cx.waits().name());
         let seeds = SeedLog::replaying(position.seeds);
-        let running = Running::open(&dataset, IteratorCx::with_seeds(step, &Arc::default(), seeds))?;
+        let running = Running::open(&dataset, IteratorCx::with_seeds(step, &Arc::default(), seeds, name))?;
         for _ in 0..position.taken {
             step.check_cancelled()?;
             // An element that failed counts as well as one that came.

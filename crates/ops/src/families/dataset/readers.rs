@@ -2,7 +2,7 @@
 
 use crate::data::Spec;
 use crate::data::files::{self, Files, Input, OpenRecords, Records, string_element};
-use crate::data::{Dataset, END, Element, Next, Source, SourceCx, UNKNOWN, kernel_of, scalar};
+use crate::data::{Dataset, END, Element, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel_of, scalar};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
 use ferroflow_core::op::{Op, shapes};
 use ferroflow_core::{DType, PartialShape, Result, ensure, kernels, status};
@@ -135,15 +135,15 @@ fn tf_record_kernel(init: &Init<'_>) -> Result<Kernel> {
                 "`byte_offsets` must be of same size as `filenames`"
             );
         }
-        let open: Arc<OpenRecords> = Arc::new(move |file, name| {
-            let mut plain = files::open_plain(name, buffer)?;
+        let open: Arc<OpenRecords> = Arc::new(move |file, name, cx| {
+            let mut plain = files::open_plain(name, buffer, cx)?;
             if let Some(offset) = offsets.get(file).filter(|offset| **offset > 0) {
                 let moved = plain.seek(SeekFrom::Start(*offset as u64));
                 moved.map_err(|error| files::broken(name, &error))?;
             }
             Ok(Box::new(TfRecords(RecordReader::new(plain, compression))))
         });
-        Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
+        Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(Files::new(&names, &open, cx)))))
     })
 }
 
@@ -159,11 +159,11 @@ fn text_line_kernel(init: &Init<'_>) -> Result<Kernel> {
     strings_kernel(init, |cx, spec| {
         let (names, compression) = (files::names(cx, 0)?, files::compression(cx, 1)?);
         let buffer = files::buffer_size(cx, 2, " (0 == default)")?;
-        let open: Arc<OpenRecords> = Arc::new(move |_, name| {
-            let input = files::open(name, compression, buffer)?;
+        let open: Arc<OpenRecords> = Arc::new(move |_, name, cx| {
+            let input = files::open(name, compression, buffer, cx)?;
             Ok(Box::new(Lines { input, name: name.to_owned() }))
         });
-        Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
+        Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(Files::new(&names, &open, cx)))))
     })
 }
 
@@ -199,8 +199,8 @@ fn fixed_length_kernel(init: &Init<'_>) -> Result<Kernel> {
         let compression = if compressed { files::compression(cx, 5)? } else { Compression::None };
         let layout = FixedLayout { header: header as u64, record: record as u64, footer: footer as u64 };
         let open: Arc<OpenRecords> =
-            Arc::new(move |_, name| Ok(Box::new(FixedRecords::open(name, compression, buffer, layout)?)));
-        Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
+            Arc::new(move |_, name, cx| Ok(Box::new(FixedRecords::open(name, compression, buffer, layout, cx)?)));
+        Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(Files::new(&names, &open, cx)))))
     })
 }
 
@@ -229,6 +229,7 @@ impl FixedRecords {
         compression: Compression,
         buffer: usize,
         layout: FixedLayout,
+        cx: &Arc<IteratorCx>,
     ) -> Result<FixedRecords> {
         let FixedLayout { header, record, footer } = layout;
         let mut left = None;
@@ -249,7 +250,7 @@ impl FixedRecords {
             );
             left = Some(body / record);
         }
-        let mut input = files::open(name, compression, buffer)?;
+        let mut input = files::open(name, compression, buffer, cx)?;
         let skipped = std::io::copy(&mut input.by_ref().take(header), &mut std::io::sink());
         skipped.map_err(|error| files::broken(name, &error))?;
         Ok(FixedRecords { input, name: name.to_owned(), layout, left, ahead: Vec::new(), read: 0 })
