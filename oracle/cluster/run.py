@@ -61,6 +61,7 @@ SCENARIOS = [
     "addresses",
     "waits",
     "pipeline_waits",
+    "iterator_states",
     "standstill",
     "long_loops",
     "endings",

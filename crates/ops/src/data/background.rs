@@ -1,9 +1,11 @@
 //! Work ahead of the consumer, on the compute threads: a buffer that a task fills, and calls that run in parallel.
 
-use super::{Caller, Element, IteratorCx, Next, Note, PendingCall, Source, SourceCx};
+use super::state::{Restorer, Saver};
+use super::{Caller, Element, IteratorCx, MapStage, Next, Note, PendingCall, Source, SourceCx};
 use ferroflow_core::device::BackgroundTask;
+use ferroflow_core::kernel::Str;
 use ferroflow_core::turn::Turn;
-use ferroflow_core::{Result, status};
+use ferroflow_core::{Result, Tensor, status};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -195,6 +197,88 @@ impl Source for Prefetch {
         }
         Poll::Pending
     }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let shared = self.shared.clone();
+        // The task, if there is one, is within the source for no longer than its turn.
+        let mut source = shared.source.lock().expect(UNPOISONED);
+        let amid = shared.lock().stage == Stage::Polling;
+        if amid {
+            // An element is being made: it comes first.
+            let next = ready!(source.poll_next(cx));
+            let mut buffer = shared.lock();
+            match next {
+                Ok(None) => buffer.ended = true,
+                Ok(Some(element)) => buffer.elements.push_back(Ok(element)),
+                Err(error) => buffer.elements.push_back(Err(error)),
+            }
+            // The source knows our waker now, not the task's: another task goes on.
+            buffer.stage = Stage::Idle;
+            drop(buffer);
+            self.task = None;
+        }
+        let mut to = to.stage("Prefetch");
+        ready!(source.poll_save(&mut to, cx))?;
+        drop(source);
+        let buffer = shared.lock();
+        save_buffer(buffer.elements.iter(), &mut to);
+        drop(buffer);
+        self.schedule(shared.lock());
+        Poll::Ready(Ok(()))
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let from = from.stage(&["Prefetch"])?;
+        self.shared.source.lock().expect(UNPOISONED).restore(&from)?;
+        self.shared.lock().elements = restored_buffer(&from)?;
+        Ok(())
+    }
+
+    fn works_ahead(&mut self) -> bool {
+        true
+    }
+
+    fn is_prefetch(&self) -> bool {
+        true
+    }
+}
+
+/// Writes the elements that a prefetch has ready.
+pub(super) fn save_buffer<'a>(
+    elements: impl ExactSizeIterator<Item = &'a Result<Element>>,
+    to: &mut Saver<'_>,
+) {
+    to.number("buffer_size", elements.len() as i64);
+    for (i, element) in elements.enumerate() {
+        let mut to = to.at(&format!("::{i}"));
+        match element {
+            Ok(element) => {
+                to.number("status.code", 0);
+                to.number("buffer.size", element.len() as i64);
+                to.components("buffer", element);
+            }
+            Err(error) => {
+                to.number("status.code", error.code() as i64);
+                let message = Str::copy_from_slice(error.message().as_bytes());
+                to.tensor("status.error_message", Tensor::scalar(message));
+            }
+        }
+    }
+}
+
+/// The elements that a prefetch had ready.
+pub(super) fn restored_buffer(from: &Restorer) -> Result<VecDeque<Result<Element>>> {
+    let mut elements = VecDeque::new();
+    for i in 0..from.count("buffer_size")? {
+        let from = from.at(&format!("::{i}"));
+        let code = from.number("status.code")?;
+        elements.push_back(if code == 0 {
+            Ok(from.components("buffer", from.count("buffer.size")?)?)
+        } else {
+            Err(from.failure(code, "status.error_message"))
+        });
+    }
+    Ok(elements)
 }
 
 /// Calls that take longer than this are worth another thread.
@@ -263,6 +347,11 @@ impl ParallelCalls {
         }
     }
 
+    /// Puts results of an earlier run before all others.
+    pub(crate) fn restore_results(&mut self, results: Vec<Element>) {
+        self.window = results.into_iter().map(|results| Slot::Done((Ok(results), Vec::new()))).collect();
+    }
+
     fn start(&mut self, element: Element, cx: &mut SourceCx<'_, '_>) {
         let kept = if self.keeps_arguments { element.clone() } else { Vec::new() };
         let mut call = self.caller.call(element);
@@ -328,6 +417,31 @@ impl ParallelCalls {
     }
 }
 
+impl MapStage for ParallelCalls {
+    fn poll_results(&mut self, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Vec<Element>>> {
+        let mut results = Vec::with_capacity(self.window.len());
+        for slot in &mut self.window {
+            let called = ready!(poll_slot(slot, &self.caller, cx));
+            match called {
+                Ok((Ok(element), kept)) => {
+                    results.push(element.clone());
+                    *slot = Slot::Done((Ok(element), kept));
+                }
+                Ok((Err(error), kept)) => {
+                    *slot = Slot::Done((Err(error), kept));
+                    return Poll::Ready(Err(status!(Unimplemented, "")));
+                }
+                Err(_) => return Poll::Ready(Err(status!(Unimplemented, ""))),
+            }
+        }
+        Poll::Ready(Ok(results))
+    }
+
+    fn input(&mut self) -> &mut Box<dyn Source> {
+        &mut self.input
+    }
+}
+
 fn poll_slot(slot: &mut Slot, caller: &Caller, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>> {
     match slot {
         Slot::Done((results, kept)) => {
@@ -360,9 +474,9 @@ fn poll_slot(slot: &mut Slot, caller: &Caller, cx: &mut SourceCx<'_, '_>) -> Pol
 mod tests {
     use super::*;
     use crate::testing::{step, wait};
+    use ferroflow_core::BoxFuture;
     use ferroflow_core::device::Background;
     use ferroflow_core::resource::ResourceManager;
-    use ferroflow_core::{BoxFuture, Tensor};
 
     /// A thread per future.
     struct Threads;

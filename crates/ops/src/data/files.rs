@@ -1,5 +1,6 @@
 //! Files of datasets: opened one after the other, decompressed on the way.
 
+use super::state::{Restorer, Saver};
 use super::{Activity, END, Element, IteratorCx, Next, Source, SourceCx};
 use ferroflow_core::kernel::{KernelCx, Str};
 use ferroflow_core::{Result, Status, Tensor, bail, ensure};
@@ -125,6 +126,16 @@ pub(crate) trait Records: Send {
     fn goes_on_after_errors(&self) -> bool {
         false
     }
+
+    /// Stock's names of the stage and of the place in the file, and the place; `None` if it is not saved.
+    fn place(&self) -> Option<(&'static str, &'static str, u64)> {
+        None
+    }
+
+    /// Goes on at a place.
+    fn go_to(&mut self, _place: u64) -> Result<()> {
+        bail!(Unimplemented, "")
+    }
 }
 
 /// Opens a file by its number and name, for a stage.
@@ -138,12 +149,26 @@ pub(crate) struct Files {
     current: Option<Box<dyn Records>>,
     open: Arc<OpenRecords>,
     cx: Arc<IteratorCx>,
+    /// Stock's name of the stage, if its state can be exchanged.
+    stage: Option<&'static str>,
 }
 
 impl Files {
     /// Reads these files with readers that `open` makes of their place in the list and name.
     pub(crate) fn new(names: &Arc<[String]>, open: &Arc<OpenRecords>, cx: &Arc<IteratorCx>) -> Files {
-        Files { names: names.clone(), next: 0, current: None, open: open.clone(), cx: cx.clone() }
+        Files {
+            names: names.clone(),
+            next: 0,
+            current: None,
+            open: open.clone(),
+            cx: cx.clone(),
+            stage: None,
+        }
+    }
+
+    /// The files with stock's name of the stage, for its state.
+    pub(crate) fn named(self, stage: Option<&'static str>) -> Files {
+        Files { stage, ..self }
     }
 }
 
@@ -171,6 +196,32 @@ impl Source for Files {
             let Some(name) = self.names.get(self.next) else { return END };
             self.current = Some((self.open)(self.next, name, &self.cx)?);
         }
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, _: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let stage = match (&self.current, self.stage) {
+            (Some(current), _) => current.place().map(|(stage, ..)| stage),
+            (None, stage) => stage,
+        };
+        let Some(stage) = stage else { return Poll::Ready(Err(super::stateless())) };
+        let mut to = to.stage(stage);
+        to.number("current_file_index", self.next as i64);
+        if let Some((_, key, place)) = self.current.as_ref().and_then(|current| current.place()) {
+            to.number(key, place as i64);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let from = from.stage(&[self.stage.ok_or_else(super::stateless)?])?;
+        self.next = from.count("current_file_index")?;
+        let key = if from.contains("offset") { "offset" } else { "current_pos" };
+        if let (true, Some(name)) = (from.contains(key), self.names.get(self.next)) {
+            let mut current = (self.open)(self.next, name, &self.cx)?;
+            current.go_to(from.number(key)?.max(0) as u64).map_err(|error| located(error, name))?;
+            self.current = Some(current);
+        }
+        Ok(())
     }
 }
 

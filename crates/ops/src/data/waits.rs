@@ -4,11 +4,14 @@
 //! that may take long, such as a file or a function, notes that. Nothing is noted on the way of an element that comes at
 //! once. The notes are read only when somebody asks why nothing goes on.
 
-use super::{Next, Source, SourceCx, Spec};
+use super::state::{Restorer, Saver};
+use super::{MapStage, Next, ShuffleStage, Source, SourceCx, Spec};
 use ferroflow_core::device::{Device, Wait, Waiter};
+use ferroflow_core::{Code, Result, Status, status};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 /// The most reasons that a message lists.
@@ -154,6 +157,45 @@ impl Source for StageSource {
             self.stage.since.store(since, Ordering::Relaxed);
         }
         next
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let saved = ready!(self.source.poll_save(to, cx));
+        Poll::Ready(saved.map_err(|error| self.named(error)))
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        self.source.restore(from).map_err(|error| self.named(error))
+    }
+
+    fn works_ahead(&mut self) -> bool {
+        self.source.works_ahead()
+    }
+
+    fn is_prefetch(&self) -> bool {
+        self.source.is_prefetch()
+    }
+
+    fn as_map(&mut self) -> Option<&mut dyn MapStage> {
+        self.source.as_map()
+    }
+
+    fn as_shuffle(&mut self) -> Option<&mut dyn ShuffleStage> {
+        self.source.as_shuffle()
+    }
+}
+
+impl StageSource {
+    /// An error that names the stage, if it says only that the stage has no state in stock's format.
+    fn named(&self, error: Status) -> Status {
+        if error.code() == Code::Unimplemented && error.message().is_empty() {
+            return status!(
+                Unimplemented,
+                "the state of a {} cannot be exchanged with stock TensorFlow",
+                self.stage.spec.op
+            );
+        }
+        error
     }
 }
 

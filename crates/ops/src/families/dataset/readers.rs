@@ -135,6 +135,7 @@ fn tf_record_kernel(init: &Init<'_>) -> Result<Kernel> {
                 "`byte_offsets` must be of same size as `filenames`"
             );
         }
+        let has_offsets = !offsets.is_empty();
         let open: Arc<OpenRecords> = Arc::new(move |file, name, cx| {
             let mut plain = files::open_plain(name, buffer, cx)?;
             if let Some(offset) = offsets.get(file).filter(|offset| **offset > 0) {
@@ -143,7 +144,11 @@ fn tf_record_kernel(init: &Init<'_>) -> Result<Kernel> {
             }
             Ok(Box::new(TfRecords(RecordReader::new(plain, compression))))
         });
-        Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(Files::new(&names, &open, cx)))))
+        Ok(Dataset::new(spec, UNKNOWN, move |cx| {
+            // Offsets of another kind are not part of stock's state.
+            let stage = (!has_offsets).then_some("TFRecord");
+            Ok(Box::new(Files::new(&names, &open, cx).named(stage)))
+        }))
     })
 }
 
@@ -153,6 +158,15 @@ impl Records for TfRecords {
     fn next(&mut self) -> Result<Option<Element>> {
         Ok(self.0.read()?.map(string_element))
     }
+
+    fn place(&self) -> Option<(&'static str, &'static str, u64)> {
+        Some(("TFRecord", "offset", self.0.position()))
+    }
+
+    fn go_to(&mut self, place: u64) -> Result<()> {
+        while self.0.position() < place && self.0.read()?.is_some() {}
+        Ok(())
+    }
 }
 
 fn text_line_kernel(init: &Init<'_>) -> Result<Kernel> {
@@ -161,28 +175,42 @@ fn text_line_kernel(init: &Init<'_>) -> Result<Kernel> {
         let buffer = files::buffer_size(cx, 2, " (0 == default)")?;
         let open: Arc<OpenRecords> = Arc::new(move |_, name, cx| {
             let input = files::open(name, compression, buffer, cx)?;
-            Ok(Box::new(Lines { input, name: name.to_owned() }))
+            Ok(Box::new(Lines { input, name: name.to_owned(), place: 0 }))
         });
-        Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(Files::new(&names, &open, cx)))))
+        Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(Files::new(&names, &open, cx).named(Some("TextLine"))))))
     })
 }
 
 struct Lines {
     input: Input,
     name: String,
+    /// The number of bytes that were read.
+    place: u64,
 }
 
 impl Records for Lines {
     fn next(&mut self) -> Result<Option<Element>> {
         let mut line = Vec::new();
         let read = self.input.read_until(b'\n', &mut line);
-        if read.map_err(|error| files::broken(&self.name, &error))? == 0 {
+        let read = read.map_err(|error| files::broken(&self.name, &error))?;
+        self.place += read as u64;
+        if read == 0 {
             return Ok(None);
         }
         let ended = line.last() == Some(&b'\n');
         // Stock drops every carriage return, wherever it is.
         line.retain(|byte| !matches!(byte, b'\n' | b'\r'));
         Ok((ended || !line.is_empty()).then(|| string_element(line)))
+    }
+
+    fn place(&self) -> Option<(&'static str, &'static str, u64)> {
+        Some(("TextLine", "current_pos", self.place))
+    }
+
+    fn go_to(&mut self, place: u64) -> Result<()> {
+        let skipped = std::io::copy(&mut self.input.by_ref().take(place), &mut std::io::sink());
+        self.place = skipped.map_err(|error| files::broken(&self.name, &error))?;
+        Ok(())
     }
 }
 
