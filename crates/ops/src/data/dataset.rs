@@ -35,6 +35,7 @@ struct Inner {
 }
 
 /// The properties of datasets that the attributes of their node decide.
+#[derive(Clone)]
 pub(crate) struct Spec {
     /// The op that makes the dataset.
     pub(crate) op: String,
@@ -201,6 +202,32 @@ impl Dataset {
             arguments: None,
             options,
             open: Box::new(move |cx| input.open(cx)),
+            open_repeated: None,
+        }))
+    }
+
+    /// The same pipeline, of which sources that can be divided are to be given to every worker as a whole: stock writes
+    /// that into their nodes, and so into the fingerprint.
+    pub(crate) fn replicated_on_split(&self) -> Dataset {
+        const ATTR: &str = "replicate_on_split";
+        let Inner { spec, cardinality, arguments, options, .. } = &*self.0;
+        let mut spec = (**spec).clone();
+        if spec.attrs.contains_key(ATTR) {
+            let value = Some(attr_value::Value::B(true));
+            spec.attrs.insert(ATTR.to_owned(), AttrValue { value });
+        }
+        let replicated = |argument: &Tensor| match Dataset::from_tensor(argument) {
+            Ok(input) => input.replicated_on_split().into_tensor(),
+            Err(_) => argument.clone(),
+        };
+        let arguments = arguments.as_ref().map(|arguments| arguments.iter().map(replicated).collect());
+        let same = self.clone();
+        Dataset(Arc::new(Inner {
+            spec: Arc::new(spec),
+            cardinality: *cardinality,
+            arguments,
+            options: options.clone(),
+            open: Box::new(move |cx| same.open(cx)),
             open_repeated: None,
         }))
     }

@@ -153,6 +153,8 @@ impl Source for Take {
         let next = ready!(input.poll_next(cx))?;
         match &next {
             Some(_) => self.left = self.left.map(|left| left - 1),
+            // Stock removes a stage that takes all; the input is kept for its state.
+            None if self.count.is_none() => {}
             None => self.input = None,
         }
         Poll::Ready(Ok(next))
@@ -341,8 +343,9 @@ impl Source for Repeat {
                 self.produced = true;
                 return Poll::Ready(Ok(Some(element)));
             }
-            if self.input.repeats_in_one() && self.count.is_some_and(|count| self.started >= count) {
-                // Kept for its state, which stock takes from a shuffle that is repeated.
+            let fused = self.input.repeats_in_one() || self.stage().is_none();
+            if fused && self.count.is_some_and(|count| self.started >= count) {
+                // Kept for its state: stock has no stage here, or makes one of a shuffle that is repeated.
                 return END;
             }
             self.running = None;
