@@ -94,7 +94,9 @@ class Run:
         taken = []
         for _ in itertools.count() if count is None else range(count):
             try:
-                taken.append(tf.nest.map_structure(lambda part: np.asarray(part).tolist(), self.session.run(self.element)))
+                taken.append(
+                    tf.nest.map_structure(lambda part: np.asarray(part).tolist(), self.session.run(self.element))
+                )
             except tf.errors.OutOfRangeError:
                 break
         return taken
@@ -125,7 +127,10 @@ def refused(target, directory):
         except tf.errors.UnimplementedError as error:
             said = error.message
     named = "the state of a ParallelInterleaveDatasetV4 cannot be exchanged with stock TensorFlow" in said
-    print(f"a stage without an exchangeable state, {said if not named else 'named'}, restored here: {named and rest}", flush=True)
+    print(
+        f"a stage without an exchangeable state, {said if not named else 'named'}, restored here: {named and rest}",
+        flush=True,
+    )
 
 
 def use(target, directory):
