@@ -60,6 +60,8 @@ SCENARIOS = [
     "start_orders",
     "addresses",
     "waits",
+    "pipeline_waits",
+    "iterator_states",
     "standstill",
     "long_loops",
     "endings",

@@ -280,6 +280,33 @@ def snapshots(target, folder):
         first = lambda: random().apply(legacy_snapshot(f"{folder}/first"))
         show("first version", run(target, first))
         show("first version again", run(target, first))
+    across(target, folder, run)
+
+
+def across(target, folder, run):
+    """A snapshot that stock has taken is found again. Functions have no constants, which sessions of stock rewrite."""
+    lines = f"{folder}/across.txt"
+    with open(lines, "w") as file:
+        file.write("one\ntwo\n")
+    kinds = {
+        "range": lambda: D.range(4),
+        "slices": lambda: D.from_tensor_slices(np.arange(3)),
+        "text": lambda: D.from_tensor_slices(["1", "2"]).map(tf.strings.to_number),
+        "map": lambda: D.range(4).map(lambda x: x + x, num_parallel_calls=2),
+        "filter": lambda: D.range(4).filter(lambda x: x + x > x),
+        "shuffle": lambda: D.range(4).shuffle(2, seed=3).batch(2).prefetch(1),
+        "nested": lambda: D.range(3).flat_map(D.from_tensors).repeat(2),
+        "string": lambda: D.from_tensors({"a": ["x"], "b": np.uint32(7)}),
+        "lines": lambda: tf.data.TextLineDataset(lines),
+        "zip": lambda: D.zip((D.range(3), D.range(3).concatenate(D.range(2)))).take(2).skip(1),
+    }
+    for name, make in kinds.items():
+        path = f"{folder}/across-{name}"
+        kept = lambda: make().snapshot(path)
+        expected = list(map(str, run("", kept)))
+        found = list(map(str, run(target, kept))) == expected
+        graphs = os.listdir(path)
+        show(f"{name} taken by stock is found", [found, len(graphs), len(os.listdir(f"{path}/{graphs[0]}"))])
 
 
 def sharded(target, folder):

@@ -35,6 +35,16 @@ fn masters_say_whom_they_wait_for_and_why() {
 }
 
 #[test]
+fn iterators_are_saved_and_restored_across_runtimes() {
+    run("iterator_states");
+}
+
+#[test]
+fn servers_say_what_an_input_pipeline_waits_for() {
+    run("pipeline_waits");
+}
+
+#[test]
 fn a_task_that_stands_still_does_not_stop_sessions() {
     run("standstill");
 }

@@ -51,7 +51,10 @@ impl StatusSignals {
                     _ = second.recv() => {}
                 }
                 match asked.get() {
-                    Some(server) => tracing::info!("{}.", server.summary()),
+                    Some(server) => {
+                        tracing::info!("{}.", server.summary());
+                        server.waits().iter().for_each(|wait| tracing::info!("{wait}."));
+                    }
                     None => tracing::info!("The server has not started yet."),
                 }
             }

@@ -38,6 +38,11 @@ impl LoggedWait {
         LoggedWait { quiet: UNUSUAL, ..LoggedWait::new() }
     }
 
+    /// A wait that may be long and that began earlier.
+    pub fn for_work_since(since: Instant) -> LoggedWait {
+        LoggedWait { since, ..LoggedWait::for_work() }
+    }
+
     /// A wait that should be short and that began earlier.
     pub fn since(since: Instant) -> LoggedWait {
         LoggedWait { since, ..LoggedWait::new() }

@@ -14,7 +14,7 @@ use crate::transport::io::{Carrier, Io, IoThread};
 use crate::transport::local;
 use crate::transport::server::{RareReport, Services, Sources, spawn};
 use crate::worker::{Census, Worker};
-use ferroflow_core::device::Device;
+use ferroflow_core::device::{Device, Wait};
 use ferroflow_core::memory::{MemoryBudget, limits};
 use ferroflow_core::op::Registry;
 use ferroflow_core::tensor::BufferPool;
@@ -262,6 +262,20 @@ impl Whereabouts {
              {held} MiB, the process {resident} MiB",
             worker.task()
         )
+    }
+
+    /// Returns the waits that have not ended, a sentence each without its period: for tensors of other nodes, and for
+    /// elements of iterators.
+    pub fn waits(&self) -> Vec<String> {
+        let worker = &self.0.worker;
+        let tensors = worker.awaited().into_iter().map(|(step, tensor)| {
+            let (edge, from, to) = (tensor.edge(), tensor.source(), tensor.target());
+            format!("{to} waits for tensor {edge} of step {step} from {from}")
+        });
+        let others = worker.waits().into_iter().map(|Wait { whom, why, since }| {
+            format!("{} has waited for {whom} for {} s: {why}", worker.task(), since.elapsed().as_secs())
+        });
+        tensors.chain(others).collect()
     }
 
     /// Uses the addresses of this cluster for sessions opened from now on, if its epoch is newer. Sessions that involve

@@ -28,7 +28,7 @@ use crate::requests::RecentRequests;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::caller;
 use crate::transport::client::{Channels, Naming, Peers};
-use ferroflow_core::device::Device;
+use ferroflow_core::device::{Device, Wait};
 use ferroflow_core::op::Registry;
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::resource::ResourceManager;
@@ -239,6 +239,11 @@ impl Worker {
     /// Returns the tensors that receivers are waiting for, with their steps.
     pub(crate) fn awaited(&self) -> Vec<(i64, RendezvousKey)> {
         self.steps.awaited()
+    }
+
+    /// Returns the waits of iterators and whatever else runs on the worker's devices beside the nodes of steps.
+    pub(crate) fn waits(&self) -> Vec<Wait> {
+        self.devices.iter().flat_map(|device| device.device.waits().now()).collect()
     }
 
     /// Ends and forgets a step; pending waits for its tensors fail. An unknown id is ignored.

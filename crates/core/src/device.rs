@@ -3,9 +3,11 @@
 
 mod background;
 mod threads;
+mod waits;
 
 pub use background::{Background, BackgroundTask};
 pub use threads::Threads;
+pub use waits::{Wait, Waiter, Waits};
 
 use crate::tensor::{Buffer, BufferPool};
 use crate::{DType, Result, Shape, Status, Tensor, bail, ensure, status};
@@ -162,6 +164,7 @@ pub struct Device {
     threads: Arc<rayon::ThreadPool>,
     /// Threads for work that outlives the step that starts it.
     background: OnceLock<Arc<dyn Background>>,
+    waits: Arc<Waits>,
 }
 
 impl Device {
@@ -175,12 +178,15 @@ impl Device {
     ) -> Result<Device> {
         let spec = DeviceSpec::parse(name)?;
         let background = OnceLock::new();
-        Ok(Device { name: name.to_owned(), spec, incarnation, memory, memory_limit, threads, background })
+        let (name, waits) = (name.to_owned(), Arc::default());
+        Ok(Device { name, spec, incarnation, memory, memory_limit, threads, background, waits })
     }
 
     /// The same device with another name, e.g. for a session with its own cluster definition.
     pub fn renamed(&self, name: &str) -> Result<Device> {
-        Device::new(name, self.incarnation, self.memory.clone(), self.memory_limit, self.threads.clone())
+        let (memory, threads) = (self.memory.clone(), self.threads.clone());
+        let renamed = Device::new(name, self.incarnation, memory, self.memory_limit, threads)?;
+        Ok(Device { waits: self.waits.clone(), ..renamed })
     }
 
     /// The full name.
@@ -277,6 +283,11 @@ impl Device {
     /// that end with the step.
     pub fn threads(&self) -> Threads<'_> {
         Threads::new(self)
+    }
+
+    /// The waits of whatever runs on the device beside the nodes of steps.
+    pub fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     /// Names the threads for work that outlives the step that starts it. The first ones stay.

@@ -12,6 +12,7 @@
 //! - A source calls functions through a [`Caller`]: on the polling thread, without a hop.
 //! - Work ahead of the consumer ([`background`]) runs on the compute threads, is bounded by its buffer, and is dropped
 //!   with the source. A consumer that finds an empty buffer does the work itself when nobody else has started it.
+//! - Every opened dataset is a stage, which notes when it is pending and for what ([`waits`]), for those who ask.
 //! - Sources yield: loops that may take long call [`SourceCx::tick`], readers of files [`SourceCx::leave_io_thread`].
 //!
 //! [`CapturedFunction`]: ferroflow_core::kernel::CapturedFunction
@@ -32,14 +33,18 @@ pub(crate) mod random_access;
 pub(crate) mod seeds;
 pub(crate) mod snapshot;
 pub(crate) mod stack;
+pub(crate) mod state;
 pub(crate) mod stats;
+mod waits;
 
 pub(crate) use caller::{Caller, Function, PendingCall};
 pub(crate) use context::IteratorCx;
 pub(crate) use dataset::{Dataset, INFINITE, Spec, UNKNOWN, kernel, kernel_of, scalar};
+pub(crate) use waits::{Activity, Note};
 
+use self::state::{Restorer, Saver};
 use ferroflow_core::turn::{self, Turn};
-use ferroflow_core::{Result, Tensor};
+use ferroflow_core::{Result, Status, Tensor, status};
 use std::task::{Context, Poll};
 
 /// The components of one element.
@@ -52,6 +57,71 @@ pub(crate) type Next = Poll<Result<Option<Element>>>;
 pub(crate) trait Source: Send {
     /// The next element.
     fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next;
+
+    /// Writes the state in stock's format. Called between elements; pending while calls of functions are under way, and
+    /// then called again with an empty state. Fails with `Unimplemented` where there is no such state.
+    fn poll_save(&mut self, _to: &mut Saver<'_>, _cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        Poll::Ready(Err(stateless()))
+    }
+
+    /// Goes on from a state. Called before the first element.
+    fn restore(&mut self, _from: &Restorer) -> Result<()> {
+        Err(stateless())
+    }
+
+    /// Returns whether stock's stage works ahead of its consumer, so that stock adds no prefetch after it.
+    fn works_ahead(&mut self) -> bool {
+        false
+    }
+
+    /// Returns whether the stage is a prefetch in stock, too.
+    fn is_prefetch(&self) -> bool {
+        false
+    }
+
+    /// The stage as one that stock fuses with a batch.
+    fn as_map(&mut self) -> Option<&mut dyn MapStage> {
+        None
+    }
+
+    /// The stage as one that stock fuses with a repeat.
+    fn as_shuffle(&mut self) -> Option<&mut dyn ShuffleStage> {
+        None
+    }
+}
+
+/// A stage that calls a function for each element of its input.
+pub(crate) trait MapStage {
+    /// The results that are there, in their order; pending while there are calls under way.
+    fn poll_results(&mut self, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Vec<Element>>>;
+
+    /// The stage that feeds it.
+    fn input(&mut self) -> &mut Box<dyn Source>;
+}
+
+/// A stage that shuffles the elements of its input.
+pub(crate) trait ShuffleStage {
+    /// Writes the state as that of a repeated shuffle, of which this many runs have ended.
+    fn poll_save_repeated(
+        &mut self,
+        ended: u64,
+        to: &mut Saver<'_>,
+        cx: &mut SourceCx<'_, '_>,
+    ) -> Poll<Result<()>>;
+}
+
+/// A source that has ended.
+pub(crate) struct Ended;
+
+impl Source for Ended {
+    fn poll_next(&mut self, _: &mut SourceCx<'_, '_>) -> Next {
+        END
+    }
+}
+
+/// The error of stages without a state in stock's format; [`waits::StageSource`] names the stage.
+fn stateless() -> Status {
+    status!(Unimplemented, "")
 }
 
 /// The number of elements between looks at the clock.
@@ -62,11 +132,13 @@ pub(crate) struct SourceCx<'a, 'b> {
     /// The task of the consumer, which a pending source wakes.
     pub(crate) task: &'a mut Context<'b>,
     ticks: u32,
+    /// The time, once a stage has noted that it is pending.
+    now: Option<u64>,
 }
 
 impl<'a, 'b> SourceCx<'a, 'b> {
     pub(crate) fn new(task: &'a mut Context<'b>) -> SourceCx<'a, 'b> {
-        SourceCx { task, ticks: TICKS }
+        SourceCx { task, ticks: TICKS, now: None }
     }
 
     /// Counts an element in a loop that produces nothing for a while; pending when the step's turn is over.

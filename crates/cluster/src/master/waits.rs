@@ -1,11 +1,12 @@
-//! Logs long steps and long waits for tensors. The server's steps are inspected every few seconds, so that steps
+//! Logs long steps and long waits for tensors and for elements of iterators. The server's steps are inspected every few seconds, so that steps
 //! themselves need not measure time.
 
 use super::Master;
 use crate::logged_wait::LoggedWait;
+use ferroflow_core::device::Wait;
 use ferroflow_core::rendezvous::RendezvousKey;
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The interval between inspections.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -15,6 +16,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct LongWaits {
     steps: HashMap<(String, u64), LoggedWait>,
     tensors: HashMap<(i64, RendezvousKey), LoggedWait>,
+    /// Waits for whatever runs beside steps, by whom they are for and since when.
+    others: HashMap<(String, Instant), LoggedWait>,
 }
 
 impl LongWaits {
@@ -33,7 +36,7 @@ impl LongWaits {
             let key = (session, step);
             let mut waiting = self.steps.remove(&key).unwrap_or_else(LoggedWait::for_work);
             let whom = format_args!("step {} of session {}", key.1, key.0).to_string();
-            waiting.log(whom, "its nodes compute, or wait for a queue, a barrier or a tensor");
+            waiting.log(whom, "its nodes compute, or wait for a queue, a barrier, an iterator or a tensor");
             steps.insert(key, waiting);
         }
         let own = master.worker.task().to_string();
@@ -50,6 +53,13 @@ impl LongWaits {
                 .log(format_args!("tensor {edge} of step {step} from {from} for {}", tensor.target()), why);
             tensors.insert(key, waiting);
         }
-        *self = LongWaits { steps, tensors };
+        let mut others = HashMap::new();
+        for Wait { whom, why, since } in master.worker.waits() {
+            let key = (whom, since);
+            let mut waiting = self.others.remove(&key).unwrap_or_else(|| LoggedWait::for_work_since(since));
+            waiting.log(&key.0, why);
+            others.insert(key, waiting);
+        }
+        *self = LongWaits { steps, tensors, others };
     }
 }

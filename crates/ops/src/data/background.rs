@@ -1,9 +1,11 @@
 //! Work ahead of the consumer, on the compute threads: a buffer that a task fills, and calls that run in parallel.
 
-use super::{Caller, Element, IteratorCx, Next, PendingCall, Source, SourceCx};
+use super::state::{Restorer, Saver};
+use super::{Caller, Element, IteratorCx, MapStage, Next, Note, PendingCall, Source, SourceCx};
 use ferroflow_core::device::BackgroundTask;
+use ferroflow_core::kernel::Str;
 use ferroflow_core::turn::Turn;
-use ferroflow_core::{Result, status};
+use ferroflow_core::{Result, Tensor, status};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -195,6 +197,88 @@ impl Source for Prefetch {
         }
         Poll::Pending
     }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let shared = self.shared.clone();
+        // The task, if there is one, is within the source for no longer than its turn.
+        let mut source = shared.source.lock().expect(UNPOISONED);
+        let amid = shared.lock().stage == Stage::Polling;
+        if amid {
+            // An element is being made: it comes first.
+            let next = ready!(source.poll_next(cx));
+            let mut buffer = shared.lock();
+            match next {
+                Ok(None) => buffer.ended = true,
+                Ok(Some(element)) => buffer.elements.push_back(Ok(element)),
+                Err(error) => buffer.elements.push_back(Err(error)),
+            }
+            // The source knows our waker now, not the task's: another task goes on.
+            buffer.stage = Stage::Idle;
+            drop(buffer);
+            self.task = None;
+        }
+        let mut to = to.stage("Prefetch");
+        ready!(source.poll_save(&mut to, cx))?;
+        drop(source);
+        let buffer = shared.lock();
+        save_buffer(buffer.elements.iter(), &mut to);
+        drop(buffer);
+        self.schedule(shared.lock());
+        Poll::Ready(Ok(()))
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let from = from.stage(&["Prefetch"])?;
+        self.shared.source.lock().expect(UNPOISONED).restore(&from)?;
+        self.shared.lock().elements = restored_buffer(&from)?;
+        Ok(())
+    }
+
+    fn works_ahead(&mut self) -> bool {
+        true
+    }
+
+    fn is_prefetch(&self) -> bool {
+        true
+    }
+}
+
+/// Writes the elements that a prefetch has ready.
+pub(super) fn save_buffer<'a>(
+    elements: impl ExactSizeIterator<Item = &'a Result<Element>>,
+    to: &mut Saver<'_>,
+) {
+    to.number("buffer_size", elements.len() as i64);
+    for (i, element) in elements.enumerate() {
+        let mut to = to.at(&format!("::{i}"));
+        match element {
+            Ok(element) => {
+                to.number("status.code", 0);
+                to.number("buffer.size", element.len() as i64);
+                to.components("buffer", element);
+            }
+            Err(error) => {
+                to.number("status.code", error.code() as i64);
+                let message = Str::copy_from_slice(error.message().as_bytes());
+                to.tensor("status.error_message", Tensor::scalar(message));
+            }
+        }
+    }
+}
+
+/// The elements that a prefetch had ready.
+pub(super) fn restored_buffer(from: &Restorer) -> Result<VecDeque<Result<Element>>> {
+    let mut elements = VecDeque::new();
+    for i in 0..from.count("buffer_size")? {
+        let from = from.at(&format!("::{i}"));
+        let code = from.number("status.code")?;
+        elements.push_back(if code == 0 {
+            Ok(from.components("buffer", from.count("buffer.size")?)?)
+        } else {
+            Err(from.failure(code, "status.error_message"))
+        });
+    }
+    Ok(elements)
 }
 
 /// Calls that take longer than this are worth another thread.
@@ -226,7 +310,7 @@ pub(crate) type Called = (Result<Element>, Element);
 enum Slot {
     Done(Called),
     /// A call on another thread.
-    Elsewhere(Arc<Mutex<Outcome>>, Option<BackgroundTask>, Element),
+    Elsewhere(Arc<Mutex<Outcome>>, Option<BackgroundTask>, Element, Option<Note>),
     /// A call that waits for something and is polled here, because there are no other threads.
     Here(PendingCall, Element),
     /// An error of the input.
@@ -261,6 +345,11 @@ impl ParallelCalls {
             long: false,
             until_measured: 1,
         }
+    }
+
+    /// Puts results of an earlier run before all others.
+    pub(crate) fn restore_results(&mut self, results: Vec<Element>) {
+        self.window = results.into_iter().map(|results| Slot::Done((Ok(results), Vec::new()))).collect();
     }
 
     fn start(&mut self, element: Element, cx: &mut SourceCx<'_, '_>) {
@@ -299,7 +388,7 @@ impl ParallelCalls {
                 waker.wake();
             }
         }));
-        self.window.push_back(Slot::Elsewhere(outcome, task, kept));
+        self.window.push_back(Slot::Elsewhere(outcome, task, kept, None));
     }
 
     /// The next call's results.
@@ -307,7 +396,7 @@ impl ParallelCalls {
         loop {
             let reach = if self.in_order { 1 } else { self.window.len() };
             for place in 0..reach.min(self.window.len()) {
-                if let Poll::Ready(called) = poll_slot(&mut self.window[place], cx) {
+                if let Poll::Ready(called) = poll_slot(&mut self.window[place], &self.caller, cx) {
                     self.window.remove(place);
                     return Poll::Ready(called.map(Some));
                 }
@@ -328,7 +417,32 @@ impl ParallelCalls {
     }
 }
 
-fn poll_slot(slot: &mut Slot, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>> {
+impl MapStage for ParallelCalls {
+    fn poll_results(&mut self, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Vec<Element>>> {
+        let mut results = Vec::with_capacity(self.window.len());
+        for slot in &mut self.window {
+            let called = ready!(poll_slot(slot, &self.caller, cx));
+            match called {
+                Ok((Ok(element), kept)) => {
+                    results.push(element.clone());
+                    *slot = Slot::Done((Ok(element), kept));
+                }
+                Ok((Err(error), kept)) => {
+                    *slot = Slot::Done((Err(error), kept));
+                    return Poll::Ready(Err(status!(Unimplemented, "")));
+                }
+                Err(_) => return Poll::Ready(Err(status!(Unimplemented, ""))),
+            }
+        }
+        Poll::Ready(Ok(results))
+    }
+
+    fn input(&mut self) -> &mut Box<dyn Source> {
+        &mut self.input
+    }
+}
+
+fn poll_slot(slot: &mut Slot, caller: &Caller, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>> {
     match slot {
         Slot::Done((results, kept)) => {
             let results = std::mem::replace(results, Ok(Vec::new()));
@@ -338,7 +452,7 @@ fn poll_slot(slot: &mut Slot, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>>
             let results = ready!(call.as_mut().poll(cx.task));
             Poll::Ready(Ok((results, std::mem::take(kept))))
         }
-        Slot::Elsewhere(outcome, task, kept) => {
+        Slot::Elsewhere(outcome, task, kept, note) => {
             let mut outcome = outcome.lock().expect(UNPOISONED);
             if let Some(results) = outcome.results.take() {
                 return Poll::Ready(Ok((results, std::mem::take(kept))));
@@ -347,6 +461,9 @@ fn poll_slot(slot: &mut Slot, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>>
                 return Poll::Ready(Err(status!(Internal, "there is no thread for a call")));
             }
             outcome.waker = Some(cx.task.waker().clone());
+            if note.is_none() {
+                *note = caller.note_call();
+            }
             Poll::Pending
         }
         Slot::Failed(error) => Poll::Ready(Err(error.clone())),
@@ -357,9 +474,9 @@ fn poll_slot(slot: &mut Slot, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>>
 mod tests {
     use super::*;
     use crate::testing::{step, wait};
+    use ferroflow_core::BoxFuture;
     use ferroflow_core::device::Background;
     use ferroflow_core::resource::ResourceManager;
-    use ferroflow_core::{BoxFuture, Tensor};
 
     /// A thread per future.
     struct Threads;
@@ -397,7 +514,7 @@ mod tests {
     fn elements_and_errors_come_in_order_whoever_makes_them() {
         let step = step(&ResourceManager::new("localhost"));
         step.device.set_background(Arc::new(Threads));
-        let cx = IteratorCx::new(&step, &Arc::default());
+        let cx = IteratorCx::new(&step, &Arc::default(), "a test");
         for size in [Some(1), Some(5), None] {
             let mut source = Prefetch::new(Box::new(Count(0, false)), size, &cx);
             for at in 1..=1000 {

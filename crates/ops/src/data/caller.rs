@@ -1,6 +1,6 @@
 //! Captured functions and their calls.
 
-use super::{Element, IteratorCx, SourceCx};
+use super::{Activity, Element, IteratorCx, Note, SourceCx};
 use ferroflow_core::kernel::{Callable, CapturedFunction};
 use ferroflow_core::step::StepCx;
 use ferroflow_core::{BoxFuture, Result, Tensor, ensure};
@@ -36,6 +36,8 @@ impl Function {
             step: Mutex::new(cx.new_step()),
             cx: cx.clone(),
             pending: None,
+            name: self.function.reference().name.as_str().into(),
+            note: None,
         })
     }
 }
@@ -51,6 +53,9 @@ pub(crate) struct Caller {
     step: Mutex<Arc<StepCx>>,
     cx: Arc<IteratorCx>,
     pending: Option<PendingCall>,
+    name: Arc<str>,
+    /// Set while the call waits for something.
+    note: Option<Note>,
 }
 
 impl Caller {
@@ -79,8 +84,13 @@ impl Caller {
     #[inline]
     pub(crate) fn poll(&mut self, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Element>> {
         let Some(pending) = &mut self.pending else { return Poll::Ready(Ok(Vec::new())) };
-        let results = ready!(pending.as_mut().poll(cx.task));
-        self.pending = None;
+        let Poll::Ready(results) = pending.as_mut().poll(cx.task) else {
+            if self.note.is_none() {
+                self.note = self.note_call();
+            }
+            return Poll::Pending;
+        };
+        (self.pending, self.note) = (None, None);
         Poll::Ready(results)
     }
 
@@ -88,6 +98,11 @@ impl Caller {
     pub(crate) fn poll_bool(&mut self, cx: &mut SourceCx<'_, '_>, what: &str) -> Poll<Result<bool>> {
         let results = ready!(self.poll(cx))?;
         Poll::Ready(predicate(&results, what))
+    }
+
+    /// A note that a call waits for something.
+    pub(super) fn note_call(&self) -> Option<Note> {
+        self.cx.note(Activity::Call(self.name.clone()))
     }
 
     /// The iterator that the calls are made for.

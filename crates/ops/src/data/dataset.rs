@@ -1,5 +1,6 @@
 //! Datasets: descriptions of pipelines, and the kernels that make them.
 
+use super::waits::StageSource;
 use super::{Function, IteratorCx, Source};
 use ferroflow_core::kernel::{CapturedFunction, Init, Kernel, KernelCx};
 use ferroflow_core::variant::{Variant, VariantValue};
@@ -14,6 +15,7 @@ pub(crate) const INFINITE: i64 = -1;
 /// The cardinality of a dataset whose end is found only by running it.
 pub(crate) const UNKNOWN: i64 = -2;
 
+type OpenRepeated = dyn Fn(i64, &Arc<IteratorCx>) -> Box<dyn Source> + Send + Sync;
 type Open = dyn Fn(&Arc<IteratorCx>) -> Result<Box<dyn Source>> + Send + Sync;
 
 /// A description of a pipeline. Cloning shares.
@@ -28,9 +30,12 @@ struct Inner {
     arguments: Option<Vec<Tensor>>,
     options: Vec<u8>,
     open: Box<Open>,
+    /// Opens the pipeline for several runs in one, as stock fuses it with a repeat.
+    open_repeated: Option<Box<OpenRepeated>>,
 }
 
 /// The properties of datasets that the attributes of their node decide.
+#[derive(Clone)]
 pub(crate) struct Spec {
     /// The op that makes the dataset.
     pub(crate) op: String,
@@ -84,6 +89,16 @@ impl Spec {
     /// The specification of a dataset that a source makes, not a node.
     pub(crate) fn internal(op: &str, types: Vec<DType>, shapes: Vec<PartialShape>) -> Spec {
         Spec { op: op.to_owned(), types, shapes, functions: Vec::new(), attrs: BTreeMap::new() }
+    }
+
+    /// Returns whether the node's function changes nothing and reads no state.
+    pub(crate) fn has_pure_function(&self, attr: &str) -> bool {
+        let Some((_, function)) = self.functions.iter().find(|(name, _)| name == attr) else { return false };
+        let library = function.definitions();
+        let signatures = library.function.iter().filter_map(|function| function.signature.as_ref());
+        signatures
+            .filter(|signature| signature.name == function.reference().name)
+            .all(|found| !found.is_stateful)
     }
 
     /// A function of the node, with the inputs that it captures.
@@ -143,6 +158,7 @@ impl Dataset {
             arguments: None,
             options: Vec::new(),
             open: Box::new(open),
+            open_repeated: None,
         }))
     }
 
@@ -154,6 +170,29 @@ impl Dataset {
         self
     }
 
+    /// The dataset with a way to run it several times in one.
+    pub(crate) fn with_repeated(
+        mut self,
+        open: impl Fn(i64, &Arc<IteratorCx>) -> Box<dyn Source> + Send + Sync + 'static,
+    ) -> Dataset {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.open_repeated = Some(Box::new(open));
+        }
+        self
+    }
+
+    /// Returns whether several runs of the pipeline can be one.
+    pub(crate) fn repeats_in_one(&self) -> bool {
+        self.0.open_repeated.is_some()
+    }
+
+    /// Starts several runs of the pipeline in one, if it can be; any number if `count` is negative.
+    pub(crate) fn open_repeated(&self, count: i64, cx: &Arc<IteratorCx>) -> Option<Box<dyn Source>> {
+        let (cx, stage) = cx.stage(&self.0.spec);
+        let source = self.0.open_repeated.as_ref()?(count, &cx);
+        Some(Box::new(StageSource::new(source, stage, cx.waits())))
+    }
+
     /// The same pipeline with options, encoded as stock's `Options` message.
     pub(crate) fn with_options(&self, spec: &Arc<Spec>, options: Vec<u8>) -> Dataset {
         let (input, cardinality) = (self.clone(), self.cardinality());
@@ -163,6 +202,33 @@ impl Dataset {
             arguments: None,
             options,
             open: Box::new(move |cx| input.open(cx)),
+            open_repeated: None,
+        }))
+    }
+
+    /// The same pipeline, of which sources that can be divided are to be given to every worker as a whole: stock writes
+    /// that into their nodes, and so into the fingerprint.
+    pub(crate) fn replicated_on_split(&self) -> Dataset {
+        const ATTR: &str = "replicate_on_split";
+        let Inner { spec, cardinality, arguments, options, .. } = &*self.0;
+        let mut spec = (**spec).clone();
+        if spec.attrs.contains_key(ATTR) {
+            let value = Some(attr_value::Value::B(true));
+            spec.attrs.insert(ATTR.to_owned(), AttrValue { value });
+        }
+        let replicated = |argument: &Tensor| match Dataset::from_tensor(argument) {
+            Ok(input) => input.replicated_on_split().into_tensor(),
+            Err(_) => argument.clone(),
+        };
+        let arguments = arguments.as_ref().map(|arguments| arguments.iter().map(replicated).collect());
+        let same = self.clone();
+        Dataset(Arc::new(Inner {
+            spec: Arc::new(spec),
+            cardinality: *cardinality,
+            arguments,
+            options: options.clone(),
+            open: Box::new(move |cx| same.open(cx)),
+            open_repeated: None,
         }))
     }
 
@@ -192,7 +258,9 @@ impl Dataset {
 
     /// Starts the pipeline.
     pub(crate) fn open(&self, cx: &Arc<IteratorCx>) -> Result<Box<dyn Source>> {
-        (self.0.open)(cx)
+        let (cx, stage) = cx.stage(&self.0.spec);
+        let source = (self.0.open)(&cx)?;
+        Ok(Box::new(StageSource::new(source, stage, cx.waits())))
     }
 
     /// The number of elements, [`INFINITE`] or [`UNKNOWN`].

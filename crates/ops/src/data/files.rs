@@ -1,13 +1,14 @@
 //! Files of datasets: opened one after the other, decompressed on the way.
 
-use super::{END, Element, Next, Source, SourceCx};
+use super::state::{Restorer, Saver};
+use super::{Activity, END, Element, IteratorCx, Next, Source, SourceCx};
 use ferroflow_core::kernel::{KernelCx, Str};
 use ferroflow_core::{Result, Status, Tensor, bail, ensure};
 use ferroflow_io::file::SequentialReader;
 use ferroflow_io::framed_snappy::FramedReader;
 use ferroflow_io::record::Compression;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
@@ -56,20 +57,53 @@ pub(crate) fn buffer_size(cx: &KernelCx<'_>, input: usize, hint: &str) -> Result
     Ok(if size <= 0 { BUFFER } else { size.min(MAX_BUFFER) as usize })
 }
 
-/// Opens a file as it is.
-pub(crate) fn open_plain(name: &str, buffer: usize) -> Result<BufReader<SequentialReader>> {
-    Ok(BufReader::with_capacity(buffer, SequentialReader::open(name)?))
+/// A file that notes what it does, for those who wait for its contents.
+pub(crate) struct NotedFile {
+    file: SequentialReader,
+    name: Arc<str>,
+    cx: Arc<IteratorCx>,
+}
+
+impl Read for NotedFile {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let _note = self.cx.note(Activity::File(self.name.clone()));
+        self.file.read(buffer)
+    }
+}
+
+impl Seek for NotedFile {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+/// Opens a file as it is, for a stage.
+pub(crate) fn open_plain(name: &str, buffer: usize, cx: &Arc<IteratorCx>) -> Result<BufReader<NotedFile>> {
+    let (path, name): (&str, Arc<str>) = (name, name.into());
+    let note = cx.note(Activity::File(name.clone()));
+    let file = SequentialReader::open(path)?;
+    drop(note);
+    Ok(BufReader::with_capacity(buffer, NotedFile { file, name, cx: cx.clone() }))
 }
 
 /// Opens a file and decompresses what is read from it.
-pub(crate) fn open(name: &str, compression: Compression, buffer: usize) -> Result<Input> {
-    let file = open_plain(name, buffer)?;
-    Ok(match compression {
+pub(crate) fn open(
+    name: &str,
+    compression: Compression,
+    buffer: usize,
+    cx: &Arc<IteratorCx>,
+) -> Result<Input> {
+    Ok(decompressed(open_plain(name, buffer, cx)?, compression))
+}
+
+/// The contents of a file that was compressed.
+pub(crate) fn decompressed(file: impl BufRead + Send + 'static, compression: Compression) -> Input {
+    match compression {
         Compression::None => Box::new(file),
         Compression::Gzip => Box::new(BufReader::new(MultiGzDecoder::new(file))),
         Compression::Zlib => Box::new(BufReader::new(ZlibDecoder::new(file))),
         Compression::Snappy => Box::new(BufReader::new(FramedReader::new(file))),
-    })
+    }
 }
 
 /// The status for a file whose contents cannot be read.
@@ -92,10 +126,20 @@ pub(crate) trait Records: Send {
     fn goes_on_after_errors(&self) -> bool {
         false
     }
+
+    /// Stock's names of the stage and of the place in the file, and the place; `None` if it is not saved.
+    fn place(&self) -> Option<(&'static str, &'static str, u64)> {
+        None
+    }
+
+    /// Goes on at a place.
+    fn go_to(&mut self, _place: u64) -> Result<()> {
+        bail!(Unimplemented, "")
+    }
 }
 
-/// Opens a file by its number and name.
-pub(crate) type OpenRecords = dyn Fn(usize, &str) -> Result<Box<dyn Records>> + Send + Sync;
+/// Opens a file by its number and name, for a stage.
+pub(crate) type OpenRecords = dyn Fn(usize, &str, &Arc<IteratorCx>) -> Result<Box<dyn Records>> + Send + Sync;
 
 /// The records of several files, one file after the other. A file with a damaged record is left; one that cannot be
 /// opened is tried again, as in stock.
@@ -104,12 +148,27 @@ pub(crate) struct Files {
     next: usize,
     current: Option<Box<dyn Records>>,
     open: Arc<OpenRecords>,
+    cx: Arc<IteratorCx>,
+    /// Stock's name of the stage, if its state can be exchanged.
+    stage: Option<&'static str>,
 }
 
 impl Files {
     /// Reads these files with readers that `open` makes of their place in the list and name.
-    pub(crate) fn new(names: &Arc<[String]>, open: &Arc<OpenRecords>) -> Files {
-        Files { names: names.clone(), next: 0, current: None, open: open.clone() }
+    pub(crate) fn new(names: &Arc<[String]>, open: &Arc<OpenRecords>, cx: &Arc<IteratorCx>) -> Files {
+        Files {
+            names: names.clone(),
+            next: 0,
+            current: None,
+            open: open.clone(),
+            cx: cx.clone(),
+            stage: None,
+        }
+    }
+
+    /// The files with stock's name of the stage, for its state.
+    pub(crate) fn named(self, stage: Option<&'static str>) -> Files {
+        Files { stage, ..self }
     }
 }
 
@@ -135,8 +194,34 @@ impl Source for Files {
                 ready!(cx.tick());
             }
             let Some(name) = self.names.get(self.next) else { return END };
-            self.current = Some((self.open)(self.next, name)?);
+            self.current = Some((self.open)(self.next, name, &self.cx)?);
         }
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, _: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let stage = match (&self.current, self.stage) {
+            (Some(current), _) => current.place().map(|(stage, ..)| stage),
+            (None, stage) => stage,
+        };
+        let Some(stage) = stage else { return Poll::Ready(Err(super::stateless())) };
+        let mut to = to.stage(stage);
+        to.number("current_file_index", self.next as i64);
+        if let Some((_, key, place)) = self.current.as_ref().and_then(|current| current.place()) {
+            to.number(key, place as i64);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let from = from.stage(&[self.stage.ok_or_else(super::stateless)?])?;
+        self.next = from.count("current_file_index")?;
+        let key = if from.contains("offset") { "offset" } else { "current_pos" };
+        if let (true, Some(name)) = (from.contains(key), self.names.get(self.next)) {
+            let mut current = (self.open)(self.next, name, &self.cx)?;
+            current.go_to(from.number(key)?.max(0) as u64).map_err(|error| located(error, name))?;
+            self.current = Some(current);
+        }
+        Ok(())
     }
 }
 

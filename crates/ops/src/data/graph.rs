@@ -103,7 +103,7 @@ impl Builder {
     }
 }
 
-/// A tensor as stock writes constants: single numbers in a field of their type. Fingerprints depend on it.
+/// A tensor as stock writes constants: single numbers and strings in a field of their type. Fingerprints depend on it.
 fn constant(tensor: &Tensor) -> Result<TensorProto> {
     let mut proto = tensor.to_proto()?;
     if tensor.elements() != 1 {
@@ -119,6 +119,9 @@ fn constant(tensor: &Tensor) -> Result<TensorProto> {
         DType::Int8 => proto.int_val = vec![tensor.to_scalar::<i8>()?.into()],
         DType::Int16 => proto.int_val = vec![tensor.to_scalar::<i16>()?.into()],
         DType::Uint16 => proto.int_val = vec![tensor.to_scalar::<u16>()?.into()],
+        DType::Uint32 => proto.uint32_val = vec![tensor.to_scalar()?],
+        DType::Uint64 => proto.uint64_val = vec![tensor.to_scalar()?],
+        DType::String => proto.string_val = vec![tensor.to_scalar()?],
         _ => return Ok(proto),
     }
     proto.tensor_content = Bytes::new();

@@ -1,52 +1,136 @@
 //! Iterators: resources that run a dataset.
 
+use super::background::{restored_buffer, save_buffer};
 use super::context::Instances;
 use super::seeds::{DrawnSeeds, SeedLog};
+use super::state::{Restorer, Saver, StateWriter};
 use super::{Dataset, Element, IteratorCx, Source, SourceCx};
 use ferroflow_core::resource::Resource;
 use ferroflow_core::step::StepCx;
-use ferroflow_core::{DType, PartialShape, Result, Tensor, bail, ensure};
+use ferroflow_core::{Code, DType, PartialShape, Result, Tensor, bail, ensure, status};
 use futures_util::lock::Mutex as AsyncMutex;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
+use std::task::{Poll, ready};
 
 /// A running dataset.
 pub(crate) struct Running {
     /// Held by one consumer at a time, across its waits.
-    source: AsyncMutex<Box<dyn Source>>,
+    inside: AsyncMutex<Inside>,
     dataset: Dataset,
     /// Declared after the source, so that it ends last.
     cx: Arc<IteratorCx>,
-    /// The number of elements that were taken.
-    taken: Mutex<u64>,
+    /// The number of elements that were taken; `None` if it goes on from a state that does not say.
+    taken: Mutex<Option<u64>>,
+}
+
+/// The pipeline of an iterator.
+struct Inside {
+    source: Box<dyn Source>,
+    /// Elements that were made before they were asked for: stock has a prefetch there.
+    ahead: VecDeque<Result<Element>>,
+    /// True while an element is being made, also after the consumer who wanted it has gone.
+    amid: bool,
 }
 
 impl Running {
     /// Runs a dataset.
-    pub(crate) fn new(dataset: &Dataset, step: &StepCx, instances: &Arc<Instances>) -> Result<Arc<Running>> {
-        Running::open(dataset, IteratorCx::new(step, instances))
+    pub(crate) fn new(
+        dataset: &Dataset,
+        step: &StepCx,
+        instances: &Arc<Instances>,
+        name: &str,
+    ) -> Result<Arc<Running>> {
+        Running::open(dataset, IteratorCx::new(step, instances, name))
     }
 
     fn open(dataset: &Dataset, cx: Arc<IteratorCx>) -> Result<Arc<Running>> {
-        let source = AsyncMutex::new(dataset.open(&cx)?);
-        Ok(Arc::new(Running { source, dataset: dataset.clone(), cx, taken: Mutex::new(0) }))
+        let inside = Inside { source: dataset.open(&cx)?, ahead: VecDeque::new(), amid: false };
+        let (inside, taken) = (AsyncMutex::new(inside), Mutex::new(Some(0)));
+        Ok(Arc::new(Running { inside, dataset: dataset.clone(), cx, taken }))
     }
 
     /// The next element; `None` at the end. Consumers take turns.
     pub(crate) async fn next(&self) -> Result<Option<Element>> {
-        let mut source = self.source.lock().await;
-        let next = poll_fn(|task| source.poll_next(&mut SourceCx::new(task))).await?;
-        if next.is_some() {
-            *self.taken.lock().expect("no panic while counting") += 1;
+        let mut consumer = self.cx.consumer();
+        let mut inside = self.inside.lock().await;
+        let next = match inside.ahead.pop_front() {
+            Some(element) => element.map(Some),
+            None => {
+                inside.amid = true;
+                let next = poll_fn(|task| inside.source.poll_next(&mut SourceCx::new(task))).await;
+                inside.amid = false;
+                next
+            }
+        };
+        consumer.served = true;
+        let next = next?;
+        if next.is_some()
+            && let Some(taken) = &mut *self.taken.lock().expect("no panic while counting")
+        {
+            *taken += 1;
         }
         Ok(next)
     }
 
-    /// The position, from which an iterator over the same dataset can go on.
-    pub(crate) fn position(&self) -> Position {
+    /// The state, from which an iterator over the same dataset can go on.
+    pub(crate) async fn save(&self) -> Result<Saved> {
+        let mut inside = self.inside.lock().await;
+        let saved = poll_fn(|task| inside.poll_save(&mut SourceCx::new(task))).await;
         let taken = *self.taken.lock().expect("no panic while counting");
-        Position { taken, seeds: self.cx.seeds().drawn() }
+        match (saved, taken) {
+            (Ok(state), _) => Ok(Saved::State(state)),
+            (Err(error), Some(taken)) if error.code() == Code::Unimplemented => {
+                Ok(Saved::Position(Position { taken, seeds: self.cx.seeds().drawn() }))
+            }
+            (Err(error), _) => Err(error),
+        }
     }
+}
+
+impl Inside {
+    fn poll_save(&mut self, cx: &mut SourceCx<'_, '_>) -> Poll<Result<StateWriter>> {
+        ready!(cx.leave_io_thread());
+        if self.amid {
+            let next = ready!(self.source.poll_next(cx));
+            self.amid = false;
+            self.ahead.extend(next.transpose());
+        }
+        let mut state = StateWriter::default();
+        let mut to = Saver::root(&mut state);
+        if self.source.works_ahead() {
+            if !self.ahead.is_empty() {
+                let refusal = status!(Unimplemented, "the state has an element that stock has no place for");
+                return Poll::Ready(Err(refusal));
+            }
+            ready!(self.source.poll_save(&mut to, cx))?;
+        } else {
+            // Stock adds a prefetch to pipelines that do not work ahead.
+            let mut to = to.stage("Prefetch");
+            ready!(self.source.poll_save(&mut to, cx))?;
+            save_buffer(self.ahead.iter(), &mut to);
+        }
+        Poll::Ready(Ok(state))
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        if self.source.is_prefetch() || !from.has("Prefetch") {
+            return self.source.restore(from);
+        }
+        let from = from.stage(&["Prefetch"])?;
+        self.source.restore(&from)?;
+        self.ahead = restored_buffer(&from)?;
+        Ok(())
+    }
+}
+
+/// The state of an iterator.
+pub(crate) enum Saved {
+    /// The states of all stages, as stock has them.
+    State(StateWriter),
+    /// The place, where a stage has a state that stock cannot read.
+    Position(Position),
 }
 
 /// A place in the elements of a dataset: how many were taken, and the seeds of its order.
@@ -62,19 +146,23 @@ pub(crate) struct OneRun {
 }
 
 impl OneRun {
-    pub(crate) fn new(dataset: &Dataset, step: &StepCx) -> Result<OneRun> {
-        let cx = IteratorCx::new(step, &Arc::default());
+    /// Runs a dataset for an op.
+    pub(crate) fn new(dataset: &Dataset, step: &StepCx, op: &str) -> Result<OneRun> {
+        let cx = IteratorCx::new(step, &Arc::default(), &format!("the dataset of {op}"));
         Ok(OneRun { source: dataset.open(&cx)?, cx })
     }
 
     /// The context of a run without a source.
     pub(crate) fn context(step: &StepCx) -> Arc<IteratorCx> {
-        IteratorCx::new(step, &Arc::default())
+        IteratorCx::new(step, &Arc::default(), "a dataset")
     }
 
     /// The next element; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Element>> {
-        poll_fn(|task| self.source.poll_next(&mut SourceCx::new(task))).await
+        let mut consumer = self.cx.consumer();
+        let next = poll_fn(|task| self.source.poll_next(&mut SourceCx::new(task))).await;
+        consumer.served = true;
+        next
     }
 }
 
@@ -97,11 +185,12 @@ impl IteratorResource {
         }
     }
 
-    /// Starts to run a dataset from its beginning.
-    pub(crate) fn initialize(&self, dataset: &Dataset, step: &StepCx) -> Result<Arc<Running>> {
+    /// Starts to run a dataset from its beginning, as an iterator of this name.
+    pub(crate) fn initialize(&self, dataset: &Dataset, step: &StepCx, name: &str) -> Result<Arc<Running>> {
         check_types(&self.types, dataset.types())?;
         check_shapes(&self.shapes, dataset.shapes())?;
-        let running = Running::new(dataset, step, &self.instances)?;
+        let name = format!("iterator {name}");
+        let running = Running::new(dataset, step, &self.instances, &name)?;
         let before = self.lock().replace(running.clone());
         // Outside of the lock: it may end much.
         drop(before);
@@ -110,9 +199,10 @@ impl IteratorResource {
 
     /// Runs the dataset again up to a position, and goes on from there.
     pub(crate) async fn restore(&self, position: Position, step: &StepCx) -> Result<()> {
-        let dataset = self.running("Restore", "restoring it")?.dataset.clone();
+        let before = self.running("Restore", "restoring it")?;
+        let (dataset, name) = (before.dataset.clone(), before.cx.waits().name());
         let seeds = SeedLog::replaying(position.seeds);
-        let running = Running::open(&dataset, IteratorCx::with_seeds(step, &Arc::default(), seeds))?;
+        let running = Running::open(&dataset, IteratorCx::with_seeds(step, &Arc::default(), seeds, name))?;
         for _ in 0..position.taken {
             step.check_cancelled()?;
             // An element that failed counts as well as one that came.
@@ -120,6 +210,17 @@ impl IteratorResource {
                 break;
             }
         }
+        drop(self.lock().replace(running));
+        Ok(())
+    }
+
+    /// Goes on from the states of all stages.
+    pub(crate) async fn restore_state(&self, from: &Restorer, step: &StepCx) -> Result<()> {
+        let before = self.running("Restore", "restoring it")?;
+        let (dataset, name) = (before.dataset.clone(), before.cx.waits().name());
+        let running = Running::open(&dataset, IteratorCx::new(step, &Arc::default(), name))?;
+        running.inside.lock().await.restore(from)?;
+        *running.taken.lock().expect("no panic while counting") = None;
         drop(self.lock().replace(running));
         Ok(())
     }

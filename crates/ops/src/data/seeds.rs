@@ -17,6 +17,9 @@ pub(crate) fn words((seed, seed2): (i64, i64)) -> Words {
     Words::new(Philox::from_seeds(seed as u64, seed2 as u64))
 }
 
+/// The most runs of a dataset that restoring counts through.
+pub(crate) const MAX_DRAWN: u64 = 1 << 24;
+
 /// The seeds of one run after another.
 pub(crate) enum SeedGenerator {
     /// Every run has the same.
@@ -69,6 +72,21 @@ impl SeedGenerator {
     /// The seeds of the next run, for an iterator that can be restored: the same ones as before then.
     pub(crate) fn next(self: &Arc<Self>, cx: &IteratorCx) -> (i64, i64) {
         cx.seeds().next(self)
+    }
+
+    /// The number of words that were drawn, as stock counts them.
+    pub(crate) fn place(&self) -> i64 {
+        match self {
+            SeedGenerator::Fixed(..) => 1,
+            SeedGenerator::Random(stream) => {
+                2 * stream.lock().expect("no panic while seeds are drawn").drawn as i64
+            }
+        }
+    }
+
+    /// Goes to where this many words were drawn, as stock counts them.
+    pub(crate) fn go_to(&self, place: i64) {
+        self.rewind((place.max(0) as u64 / 2).min(MAX_DRAWN));
     }
 
     fn draw(&self) -> (i64, i64, u64) {

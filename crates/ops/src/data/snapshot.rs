@@ -9,7 +9,7 @@ use crate::data::compressed::{can_copy, tensor_of_bytes};
 use crate::data::files;
 use bytes::Bytes;
 use ferroflow_core::{DType, Result, Shape, Status, Tensor, bail, ensure, status};
-use ferroflow_io::file;
+use ferroflow_io::file::{self, SequentialReader};
 use ferroflow_io::record::{Compression, RecordReader, RecordWriter};
 use ferroflow_proto::tensorflow::TensorProto;
 use ferroflow_proto::tensorflow::data::experimental::{
@@ -17,7 +17,7 @@ use ferroflow_proto::tensorflow::data::experimental::{
 };
 use flate2::write::GzEncoder;
 use prost::Message;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -244,7 +244,8 @@ impl Reader {
             } else {
                 self.compression
             };
-            Current::Messages(files::open(&path.to_string_lossy(), stream, 256 << 10)?)
+            let file = BufReader::with_capacity(256 << 10, SequentialReader::open(path)?);
+            Current::Messages(files::decompressed(file, stream))
         };
         Ok(())
     }

@@ -1,14 +1,16 @@
 //! Datasets of batches, and of the rows of batches.
 
+use super::limit::{EMPTY, restore_input, save_input};
 use super::map::{ParallelMap, parallel_calls};
 use crate::data::background::ParallelCalls;
+use crate::data::state::{Restorer, Saver};
 use crate::data::{
     Dataset, END, Element, INFINITE, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar, stack,
 };
 use crate::support::rows;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Op, shapes};
-use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure, kernels};
+use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels, status};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -230,6 +232,11 @@ fn batch_size(cx: &KernelCx<'_>, input: usize) -> Result<i64> {
 
 fn batch_kernel(init: &Init<'_>) -> Result<Kernel> {
     let parallel = init.op == "ParallelBatchDataset";
+    let stage = match init.op {
+        "BatchDataset" => Some("Batch"),
+        "BatchDatasetV2" => Some("BatchV2"),
+        _ => None,
+    };
     kernel(init, move |cx, spec| {
         let (input, size) = (Dataset::input(cx, 0)?, batch_size(cx, 1)?);
         if parallel {
@@ -238,7 +245,7 @@ fn batch_kernel(init: &Init<'_>) -> Result<Kernel> {
         let last = cx.num_inputs() - 1;
         let drops = last > 1 && scalar(cx, last, "drop_remainder")?;
         Ok(Dataset::new(spec, batches(&input, size, drops), move |cx| {
-            Ok(Box::new(Batch::new(input.open(cx)?, size, drops, cx, Stacking::Plain)))
+            Ok(Box::new(Batch::new(input.open(cx)?, size, drops, cx, Stacking::Plain).named(stage)))
         }))
     })
 }
@@ -256,11 +263,19 @@ struct Batch {
     elements: Vec<Element>,
     cx: Arc<IteratorCx>,
     stacking: Stacking,
+    /// Stock's name of the stage, if its state can be exchanged.
+    stage: Option<&'static str>,
+    /// True if stock makes one stage of it and its input.
+    fused: bool,
+    /// True if the input has ended; it is kept only for its state.
+    ended: bool,
+    /// Batches that a restored state had.
+    ahead: VecDeque<Result<Element>>,
 }
 
 impl Batch {
     fn new(
-        input: Box<dyn Source>,
+        mut input: Box<dyn Source>,
         size: i64,
         drops: bool,
         cx: &Arc<IteratorCx>,
@@ -268,17 +283,107 @@ impl Batch {
     ) -> Batch {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let elements = Vec::with_capacity(size.min(1024));
-        Batch { input: Some(input), size, drops, elements, cx: cx.clone(), stacking }
+        let fused = input.as_map().is_some();
+        let (input, cx, ahead) = (Some(input), cx.clone(), VecDeque::new());
+        Batch { input, size, drops, elements, cx, stacking, stage: None, fused, ended: false, ahead }
+    }
+
+    /// The batch with stock's name of the stage, for its state.
+    fn named(self, stage: Option<&'static str>) -> Batch {
+        Batch { stage, ..self }
+    }
+
+    /// Writes the state of a map and a batch as that of the one stage that stock makes of them.
+    fn poll_save_fused(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let Some(map) = self.input.as_mut().and_then(|input| input.as_map()) else {
+            return Poll::Ready(Err(status!(Unimplemented, "")));
+        };
+        let mut elements = self.elements.clone();
+        elements.extend(ready!(map.poll_results(cx))?);
+        let mut to = to.stage("MapAndBatch");
+        ready!(map.input().poll_save(&mut to, cx))?;
+        let batches = self.ahead.len() + elements.len().div_ceil(self.size);
+        to.number("call_counter", (self.ahead.len() * self.size + elements.len()) as i64);
+        to.number("batch_results_size", batches as i64);
+        for (i, batch) in self.ahead.iter().enumerate() {
+            let Ok(batch) = batch else { return Poll::Ready(Err(status!(Unimplemented, ""))) };
+            save_batch(&mut to, i, batch, self.size, self.size);
+        }
+        for (i, rows) in (self.ahead.len()..).zip(elements.chunks(self.size)) {
+            let batch = stack::batch(self.cx.device(), rows)?;
+            save_batch(&mut to, i, &batch, rows.len(), self.size);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads the state of the one stage that stock makes of a map and a batch.
+    fn restore_fused(&mut self, from: &Restorer) -> Result<()> {
+        for i in 0..from.count("batch_results_size")? {
+            let key = |name: &str| format!("batch_results_{i}_{name}");
+            let code = from.full_number(&key("status_code"))?;
+            let (left, count) = (from.number(&key("num_calls"))?, from.count(&key("num_elements"))?);
+            if code != 0 {
+                let failure = from.failure(code, &key("status_message"));
+                self.ahead.push_back(Err(failure));
+                continue;
+            }
+            let outputs = from.full_number(&key("output_size"))?;
+            if count == 0 || outputs == 0 || (count < self.size && left == 0 && self.drops) {
+                continue;
+            }
+            let place = from.full_place(&format!("batch_results_{i}"));
+            let batch: Result<Element> = (0..outputs).map(|j| place.tensor(&format!("output_{j}"))).collect();
+            let (batch, device) = (batch?, self.cx.device());
+            ensure!(
+                batch.iter().all(|output| output.rank() > 0 && output.shape().dim(0) >= count),
+                InvalidArgument,
+                "batch {i} of the state of an iterator has fewer than {count} elements"
+            );
+            if left == 0 {
+                let first = |output: &Tensor| {
+                    let dims = std::iter::once(count as i64).chain(output.shape().dims().iter().skip(1).copied());
+                    rows::slice(device, output, 0, Shape::new(dims)?)
+                };
+                self.ahead.push_back(batch.iter().map(first).collect());
+                continue;
+            }
+            for row in 0..count {
+                let element: Result<Element> = batch.iter().map(|output| rows::row(device, output, row)).collect();
+                self.elements.push(element?);
+            }
+        }
+        match self.input.as_mut().and_then(|input| input.as_map()) {
+            Some(map) => map.input().restore(from),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes a batch of a stage that maps and batches, of which some elements may be missing.
+fn save_batch(to: &mut Saver<'_>, i: usize, batch: &[Tensor], count: usize, size: usize) {
+    let key = |name: &str| format!("batch_results_{i}_{name}");
+    to.number(&key("num_calls"), (size - count) as i64);
+    to.number(&key("num_elements"), count as i64);
+    to.mark(&key("output_allocated"));
+    to.full_number(&key("output_size"), batch.len() as i64);
+    to.full_number(&key("status_code"), 0);
+    let mut place = to.full_place(&format!("batch_results_{i}"));
+    for (j, output) in batch.iter().enumerate() {
+        place.tensor(&format!("output_{j}"), output.clone());
     }
 }
 
 impl Source for Batch {
     fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
+        if let Some(batch) = self.ahead.pop_front() {
+            return Poll::Ready(batch.map(Some));
+        }
         while self.elements.len() < self.size {
-            let Some(input) = &mut self.input else { break };
+            let Some(input) = self.input.as_mut().filter(|_| !self.ended) else { break };
             ready!(cx.tick());
             match ready!(input.poll_next(cx)) {
                 Ok(Some(element)) => self.elements.push(element),
+                Ok(None) if self.fused => self.ended = true,
                 Ok(None) => self.input = None,
                 Err(error) => {
                     self.elements.clear();
@@ -299,6 +404,29 @@ impl Source for Batch {
         };
         self.elements.clear();
         Poll::Ready(batch.map(Some))
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let Some(stage) = self.stage else { return Poll::Ready(Err(status!(Unimplemented, ""))) };
+        if self.fused {
+            return self.poll_save_fused(to, cx);
+        }
+        let mut to = to.stage(stage);
+        to.number(EMPTY, self.input.is_none() as i64);
+        save_input(&mut self.input, &mut to, cx)
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let Some(stage) = self.stage else { bail!(Unimplemented, "") };
+        if self.fused && from.has("MapAndBatch") {
+            return self.restore_fused(&from.stage(&["MapAndBatch"])?);
+        }
+        let from = from.stage(&[stage])?;
+        restore_input(&mut self.input, &from, from.flag(EMPTY)?)
+    }
+
+    fn works_ahead(&mut self) -> bool {
+        self.stage.is_some() && self.fused
     }
 }
 
@@ -362,8 +490,8 @@ fn map_and_batch_kernel(init: &Init<'_>) -> Result<Kernel> {
         let cardinality = if preserves { batches(&input, size, drops) } else { UNKNOWN };
         Ok(Dataset::new(spec, cardinality, move |cx| {
             let calls = ParallelCalls::new(input.open(cx)?, function.caller(cx)?, limit, true, false);
-            let mapped = Box::new(ParallelMap { calls, preserves });
-            Ok(Box::new(Batch::new(mapped, size, drops, cx, Stacking::Plain)))
+            let mapped = Box::new(ParallelMap { calls, preserves, stage: "ParallelMapV2" });
+            Ok(Box::new(Batch::new(mapped, size, drops, cx, Stacking::Plain).named(Some("BatchV2"))))
         }))
     })
 }

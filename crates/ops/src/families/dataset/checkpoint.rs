@@ -1,10 +1,12 @@
 //! Checkpoints of iterators.
 //!
-//! The state of an iterator is the number of elements that were taken from it and the seeds of its order; restoring it
-//! runs the dataset again up to that place. Stock's states, which list the inner state of every stage, are refused.
+//! The state of an iterator is that of all its stages, as stock writes it, where all of them have one
+//! ([`crate::data::state`]). Otherwise it is the number of elements that were taken from it and the seeds of their order;
+//! restoring that runs the dataset again up to the place.
 
-use crate::data::iterator::{IteratorResource, Position};
-use crate::data::seeds::DrawnSeeds;
+use crate::data::iterator::{IteratorResource, Position, Saved};
+use crate::data::seeds::{DrawnSeeds, MAX_DRAWN};
+use crate::data::state::Restorer;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Op, ShapeCx};
 use ferroflow_core::variant::{Variant, VariantValue};
@@ -38,9 +40,6 @@ const TYPE_NAME: &str = "tensorflow::IteratorStateVariant";
 /// The first word of a state that this crate wrote.
 const MAGIC: i64 = 0x6665_7272_6f66_6c6f;
 
-/// The most runs of a dataset that restoring counts through.
-const MAX_DRAWN: u64 = 1 << 24;
-
 /// The state of an iterator.
 struct IteratorState(Vec<i64>);
 
@@ -65,7 +64,10 @@ impl IteratorState {
                 let seeds = seeds.chunks_exact(4).map(drawn).collect();
                 Ok(Position { taken: *taken as u64, seeds })
             }
-            _ => bail!(InvalidArgument, "the state of the iterator was not saved by this server"),
+            _ => bail!(
+                InvalidArgument,
+                "the state of the iterator was saved neither by Ferroflow nor by stock TensorFlow"
+            ),
         }
     }
 
@@ -104,21 +106,30 @@ impl VariantValue for IteratorState {
 }
 
 fn serialize_kernel(_: &Init<'_>) -> Result<Kernel> {
-    Kernel::sync(|cx| {
-        let iterator = cx.resource::<IteratorResource>(0)?;
-        let position = iterator.running("Save", "saving it")?.position();
-        let variants = vec![Variant::new(IteratorState::of(position))];
-        Ok(Tensor::from_units(DType::Variant, Shape::vector(1), variants)?.into())
+    Kernel::future(|mut cx| {
+        let iterator = cx.cx().resource::<IteratorResource>(0);
+        async move {
+            match iterator?.running("Save", "saving it")?.save().await? {
+                Saved::State(state) => Ok(state.into_tensor()?.into()),
+                Saved::Position(position) => {
+                    let variants = vec![Variant::new(IteratorState::of(position))];
+                    Ok(Tensor::from_units(DType::Variant, Shape::vector(1), variants)?.into())
+                }
+            }
+        }
     })
 }
 
 fn deserialize_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::future(|mut cx| async move {
-        let (iterator, position) = {
+        let (iterator, state) = {
             let cx = cx.cx();
-            (cx.resource::<IteratorResource>(0)?, IteratorState::from_tensor(cx.input(1)?)?)
+            (cx.resource::<IteratorResource>(0)?, cx.input(1)?.clone())
         };
-        iterator.restore(position, cx.step()).await?;
+        match Restorer::root(state.units::<Variant>()?)?.filter(|_| state.elements() > 0) {
+            Some(from) => iterator.restore_state(&from, cx.step()).await?,
+            None => iterator.restore(IteratorState::from_tensor(&state)?, cx.step()).await?,
+        }
         Ok(().into())
     })
 }

@@ -1,6 +1,7 @@
 //! Datasets that combine the elements of several others.
 
-use crate::data::{Dataset, END, Element, INFINITE, Next, Source, SourceCx, UNKNOWN, kernel};
+use crate::data::state::{Restorer, Saver};
+use crate::data::{Dataset, END, Ended, Element, INFINITE, Next, Source, SourceCx, UNKNOWN, kernel};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Op, shapes};
 use ferroflow_core::{DType, Result, ensure, kernels, status};
@@ -142,6 +143,24 @@ impl Source for Zip {
         self.at = 0;
         Poll::Ready(Ok(Some(std::mem::take(&mut self.element))))
     }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let mut to = to.stage("Zip");
+        to.number("input_impls_empty", self.sources.is_empty() as i64);
+        for (i, source) in self.sources.iter_mut().enumerate() {
+            ready!(source.poll_save(&mut to.at(&format!("[{i}]")), cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let from = from.stage(&["Zip"])?;
+        if from.flag("input_impls_empty")? {
+            self.sources.clear();
+        }
+        let mut sources = self.sources.iter_mut().enumerate();
+        sources.try_for_each(|(i, source)| source.restore(&from.at(&format!("[{i}]"))))
+    }
 }
 
 fn concatenate_kernel(init: &Init<'_>) -> Result<Kernel> {
@@ -184,6 +203,34 @@ impl Source for Concatenate {
             match self.next.take() {
                 Some(open) => self.current = open()?,
                 None => return END,
+            }
+        }
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let mut to = to.stage("Concatenate");
+        let i = self.next.is_none() as usize;
+        to.number("i", i as i64);
+        to.number("element_count", 0);
+        to.number("input_impl_uninitialized[0]", i as i64);
+        to.number("input_impl_uninitialized[1]", 1 - i as i64);
+        self.current.poll_save(&mut to.at(&format!("[{i}]")), cx)
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let from = from.stage(&["Concatenate"])?;
+        let i = from.number("i")?;
+        if i == 0 {
+            return self.current.restore(&from.at("[0]"));
+        }
+        match self.next.take() {
+            Some(open) if !from.flag("input_impl_uninitialized[1]")? => {
+                self.current = open()?;
+                self.current.restore(&from.at("[1]"))
+            }
+            _ => {
+                self.current = Box::new(Ended);
+                Ok(())
             }
         }
     }

@@ -68,7 +68,7 @@ fn reduce_kernel(init: &Init<'_>) -> Result<Kernel> {
         async move {
             let (mut run, caller, mut state) = {
                 let cx = cx.cx();
-                let run = OneRun::new(&Dataset::input(&cx, 0)?, cx.step())?;
+                let run = OneRun::new(&Dataset::input(&cx, 0)?, cx.step(), "ReduceDataset")?;
                 let function = spec.function(&cx, "f", 1 + states..cx.num_inputs())?;
                 let state: Result<Vec<Tensor>> = (1..=states).map(|input| cx.input(input).cloned()).collect();
                 let caller = function.caller(&run.cx)?;
@@ -102,7 +102,7 @@ fn single_element_kernel(init: &Init<'_>) -> Result<Kernel> {
         async move {
             let mut run = {
                 let cx = cx.cx();
-                OneRun::new(&Dataset::input(&cx, 0)?, cx.step())?
+                OneRun::new(&Dataset::input(&cx, 0)?, cx.step(), "DatasetToSingleElement")?
             };
             let Some(element) = run.next().await? else { bail!(InvalidArgument, "Dataset was empty.") };
             ensure!(run.next().await?.is_none(), InvalidArgument, "Dataset had more than one element.");
@@ -117,7 +117,7 @@ fn to_tf_record_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::future(move |mut cx| async move {
         let (mut run, name, compression) = {
             let cx = cx.cx();
-            let run = OneRun::new(&Dataset::input(&cx, 0)?, cx.step())?;
+            let run = OneRun::new(&Dataset::input(&cx, 0)?, cx.step(), "DatasetToTFRecord")?;
             let text = |input: usize| {
                 cx.scalar::<Str>(input).map(|text| String::from_utf8_lossy(&text).into_owned())
             };

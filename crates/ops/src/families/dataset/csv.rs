@@ -82,15 +82,15 @@ fn csv_kernel(init: &Init<'_>) -> Result<Kernel> {
         let header: bool = scalar(cx, 3, "header")?;
         let form = Arc::new(Form::new(cx, &spec.types)?);
         let buffer = buffer.clamp(512, 64 << 20) as usize;
-        let open: Arc<OpenRecords> = Arc::new(move |_, name| {
-            let input = files::open(name, compression, buffer)?;
+        let open: Arc<OpenRecords> = Arc::new(move |_, name, cx| {
+            let input = files::open(name, compression, buffer, cx)?;
             let mut rows = CsvRows { input, name: name.to_owned(), form: form.clone() };
             if header {
                 rows.skip_header()?;
             }
             Ok(Box::new(rows))
         });
-        Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
+        Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(Files::new(&names, &open, cx)))))
     })
 }
 

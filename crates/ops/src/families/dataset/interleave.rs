@@ -2,7 +2,8 @@
 
 use super::map::{is_deterministic, parallel_calls};
 use crate::data::background::Prefetch;
-use crate::data::{Caller, Dataset, END, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar};
+use crate::data::state::{Restorer, Saver};
+use crate::data::{Caller, Dataset, END, Element, Ended, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Op, shapes};
 use ferroflow_core::{Result, Status, bail, ensure, kernels};
@@ -231,6 +232,9 @@ fn flat_map_kernel(init: &Init<'_>) -> Result<Kernel> {
                 caller: function.caller(cx)?,
                 current: None,
                 cx: cx.clone(),
+                opened: 0,
+                arguments: Vec::new(),
+                restored: None,
             }))
         }))
     })
@@ -241,6 +245,31 @@ struct FlatMap {
     caller: Caller,
     current: Option<Box<dyn Source>>,
     cx: Arc<IteratorCx>,
+    /// The number of datasets that were opened.
+    opened: u64,
+    /// The element that the current dataset was made of.
+    arguments: Element,
+    /// The state of the dataset that is being made again.
+    restored: Option<Restorer>,
+}
+
+impl FlatMap {
+    fn start(&mut self, element: Element) {
+        self.arguments.clone_from(&element);
+        self.caller.start(element);
+    }
+
+    /// Opens the dataset that the function returns.
+    fn poll_open(&mut self, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let results = ready!(self.caller.poll(cx))?;
+        let mut current = open_returned(&results, &self.cx)?;
+        self.opened += 1;
+        if let Some(from) = self.restored.take() {
+            current.restore(&from)?;
+        }
+        self.current = Some(current);
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl Source for FlatMap {
@@ -255,11 +284,41 @@ impl Source for FlatMap {
             }
             if self.caller.is_idle() {
                 let Some(element) = ready!(self.input.poll_next(cx))? else { return END };
-                self.caller.start(element);
+                self.start(element);
             }
-            let results = ready!(self.caller.poll(cx))?;
-            self.current = Some(open_returned(&results, &self.cx)?);
+            ready!(self.poll_open(cx))?;
         }
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        if !self.caller.is_idle() {
+            ready!(self.poll_open(cx))?;
+        }
+        let mut to = to.stage("FlatMap");
+        to.number("exhausted", 0);
+        ready!(self.input.poll_save(&mut to, cx))?;
+        to.number("element_index", self.opened as i64);
+        to.number("current_element_iterator_uninitialized", self.current.is_none() as i64);
+        let Some(current) = &mut self.current else { return Poll::Ready(Ok(())) };
+        to.number("inputs_size", self.arguments.len() as i64);
+        to.components("inputs", &self.arguments);
+        current.poll_save(&mut to.at(&format!("[{}]", self.opened - 1)), cx)
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let from = from.stage(&["FlatMap"])?;
+        if from.flag("exhausted")? {
+            self.input = Box::new(Ended);
+            return Ok(());
+        }
+        self.input.restore(&from)?;
+        self.opened = from.count("element_index")? as u64;
+        if !from.flag("current_element_iterator_uninitialized")? {
+            self.opened = self.opened.saturating_sub(1);
+            self.restored = Some(from.at(&format!("[{}]", self.opened)));
+            self.start(from.components("inputs", from.count("inputs_size")?)?);
+        }
+        Ok(())
     }
 }
 

@@ -290,7 +290,7 @@ impl OneShot {
                 "The `dataset_factory` function must return a single scalar of dtype DT_VARIANT."
             )
         })?;
-        iterator.initialize(&dataset, cx.step()).map(|_| ())
+        iterator.initialize(&dataset, cx.step(), &self.name.name).map(|_| ())
     }
 }
 
@@ -309,7 +309,7 @@ fn anonymous_v2_kernel(init: &Init<'_>) -> Result<Kernel> {
 fn make_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let (dataset, iterator) = (Dataset::input(cx, 0)?, cx.resource::<IteratorResource>(1)?);
-        iterator.initialize(&dataset, cx.step())?;
+        iterator.initialize(&dataset, cx.step(), cx.handle(1)?.name())?;
         Ok(().into())
     })
 }

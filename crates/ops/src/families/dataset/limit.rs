@@ -1,7 +1,8 @@
 //! Datasets that take a part of another's elements, or all of them several times.
 
+use crate::data::state::{Restorer, Saver};
 use crate::data::{
-    Dataset, END, Element, INFINITE, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar,
+    Dataset, END, Ended, Element, INFINITE, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar,
 };
 use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{Op, shapes};
@@ -131,7 +132,7 @@ fn take_kernel(init: &Init<'_>) -> Result<Kernel> {
         Ok(Dataset::new(spec, cardinality, move |cx| {
             // Nothing is opened for no elements, as in stock.
             let input = if limit == Some(0) { None } else { Some(input.open(cx)?) };
-            Ok(Box::new(Take { input, left: limit }))
+            Ok(Box::new(Take { input, left: limit, count: limit }))
         }))
     })
 }
@@ -139,6 +140,7 @@ fn take_kernel(init: &Init<'_>) -> Result<Kernel> {
 struct Take {
     input: Option<Box<dyn Source>>,
     left: Option<u64>,
+    count: Option<u64>,
 }
 
 impl Source for Take {
@@ -151,10 +153,71 @@ impl Source for Take {
         let next = ready!(input.poll_next(cx))?;
         match &next {
             Some(_) => self.left = self.left.map(|left| left - 1),
+            // Stock removes a stage that takes all; the input is kept for its state.
+            None if self.count.is_none() => {}
             None => self.input = None,
         }
         Poll::Ready(Ok(next))
     }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let (Some(count), Some(left)) = (self.count, self.left) else {
+            // Stock removes a stage that takes all.
+            return save_input(&mut self.input, to, cx);
+        };
+        if count == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let mut to = to.stage("FiniteTake");
+        to.number("i", (count - left) as i64);
+        to.number(EMPTY, self.input.is_none() as i64);
+        save_input(&mut self.input, &mut to, cx)
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let Some(count) = self.count else { return restore_input(&mut self.input, from, false) };
+        if count == 0 {
+            return Ok(());
+        }
+        let from = from.stage(&["FiniteTake"])?;
+        let taken = from.number("i")?;
+        ensure!(
+            (0..=count as i64).contains(&taken),
+            InvalidArgument,
+            "Restored tf.data.Dataset.take index {taken} is out of range [0, {count}]."
+        );
+        self.left = Some(count - taken as u64);
+        restore_input(&mut self.input, &from, from.flag(EMPTY)?)
+    }
+}
+
+/// The key that says whether a stage's input has ended.
+pub(super) const EMPTY: &str = "input_impl_empty";
+
+/// Writes the state of an input that may have ended.
+pub(super) fn save_input(
+    input: &mut Option<Box<dyn Source>>,
+    to: &mut Saver<'_>,
+    cx: &mut SourceCx<'_, '_>,
+) -> Poll<Result<()>> {
+    match input {
+        Some(input) => input.poll_save(to, cx),
+        None => Poll::Ready(Ok(())),
+    }
+}
+
+/// Restores an input, or ends it.
+pub(super) fn restore_input(
+    input: &mut Option<Box<dyn Source>>,
+    from: &Restorer,
+    ended: bool,
+) -> Result<()> {
+    match input {
+        _ if ended => *input = None,
+        Some(input) => input.restore(from)?,
+        None => {}
+    }
+    Ok(())
 }
 
 fn skip_kernel(init: &Init<'_>) -> Result<Kernel> {
@@ -167,7 +230,7 @@ fn skip_kernel(init: &Init<'_>) -> Result<Kernel> {
         };
         Ok(Dataset::new(spec, cardinality, move |cx| {
             let input = if count < 0 { None } else { Some(input.open(cx)?) };
-            Ok(Box::new(Skip { input, left: count.max(0) as u64 }))
+            Ok(Box::new(Skip { input, left: count.max(0) as u64, count }))
         }))
     })
 }
@@ -175,6 +238,7 @@ fn skip_kernel(init: &Init<'_>) -> Result<Kernel> {
 struct Skip {
     input: Option<Box<dyn Source>>,
     left: u64,
+    count: i64,
 }
 
 impl Source for Skip {
@@ -190,6 +254,32 @@ impl Source for Skip {
         }
         input.poll_next(cx)
     }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        match self.count {
+            ..0 => Poll::Ready(Ok(())),
+            // Stock removes a stage that skips nothing.
+            0 => save_input(&mut self.input, to, cx),
+            count => {
+                let mut to = to.stage("FiniteSkip");
+                to.number("i", count - self.left as i64);
+                to.number(EMPTY, self.input.is_none() as i64);
+                save_input(&mut self.input, &mut to, cx)
+            }
+        }
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        match self.count {
+            ..0 => Ok(()),
+            0 => restore_input(&mut self.input, from, false),
+            count => {
+                let from = from.stage(&["FiniteSkip"])?;
+                self.left = (count - from.number("i")?.clamp(0, count)) as u64;
+                restore_input(&mut self.input, &from, from.flag(EMPTY)?)
+            }
+        }
+    }
 }
 
 fn repeat_kernel(init: &Init<'_>) -> Result<Kernel> {
@@ -204,7 +294,7 @@ fn repeat_kernel(init: &Init<'_>) -> Result<Kernel> {
         let runs = (count >= 0).then_some(count as u64);
         Ok(Dataset::new(spec, cardinality, move |cx| {
             let (input, cx) = (input.clone(), cx.clone());
-            Ok(Box::new(Repeat { input, cx, running: None, left: runs, produced: false }))
+            Ok(Box::new(Repeat { input, cx, running: None, count: runs, started: 0, produced: false }))
         }))
     })
 }
@@ -213,35 +303,97 @@ struct Repeat {
     input: Dataset,
     cx: Arc<IteratorCx>,
     running: Option<Box<dyn Source>>,
-    /// Runs that are left to start; `None` for any number.
-    left: Option<u64>,
+    /// The number of runs; `None` for any number.
+    count: Option<u64>,
+    started: u64,
     /// True if the current run has produced an element.
     produced: bool,
+}
+
+impl Repeat {
+    /// Starts the next run.
+    fn start(&mut self) -> Result<()> {
+        self.running = Some(self.input.open(&self.cx)?);
+        self.started += 1;
+        self.produced = false;
+        Ok(())
+    }
+
+    /// Stock's name of the stage; `None` for one run, which stock removes.
+    fn stage(&self) -> Option<&'static str> {
+        match self.count {
+            Some(1) => None,
+            Some(_) => Some("FiniteRepeat"),
+            None => Some("ForeverRepeat"),
+        }
+    }
 }
 
 impl Source for Repeat {
     fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
         loop {
             let Some(running) = &mut self.running else {
-                if self.left == Some(0) {
+                if self.count.is_some_and(|count| self.started >= count) {
                     return END;
                 }
-                self.left = self.left.map(|left| left - 1);
-                self.produced = false;
-                self.running = Some(self.input.open(&self.cx)?);
+                self.start()?;
                 continue;
             };
             if let Some(element) = ready!(running.poll_next(cx))? {
                 self.produced = true;
                 return Poll::Ready(Ok(Some(element)));
             }
+            let fused = self.input.repeats_in_one() || self.stage().is_none();
+            if fused && self.count.is_some_and(|count| self.started >= count) {
+                // Kept for its state: stock has no stage here, or makes one of a shuffle that is repeated.
+                return END;
+            }
             self.running = None;
-            if self.left.is_none() && !self.produced {
+            if self.count.is_none() && !self.produced {
                 // An empty dataset would be run forever.
-                self.left = Some(0);
+                self.count = Some(0);
             }
             ready!(cx.tick());
         }
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        if self.running.is_none() && self.count.is_none_or(|count| self.started < count) {
+            self.start()?;
+        }
+        let Some(stage) = self.stage() else { return save_input(&mut self.running, to, cx) };
+        if let Some(shuffle) = self.running.as_mut().and_then(|running| running.as_shuffle()) {
+            return shuffle.poll_save_repeated(self.started - 1, to, cx);
+        }
+        let mut to = to.stage(stage);
+        let run = self.started.saturating_sub(1);
+        to.number("i", if self.running.is_some() { run } else { self.started } as i64);
+        to.number(EMPTY, self.running.is_none() as i64);
+        save_input(&mut self.running, &mut to.at(&format!("[{run}]")), cx)
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let Some(stage) = self.stage() else {
+            self.start()?;
+            return restore_input(&mut self.running, from, false);
+        };
+        if from.has("ShuffleAndRepeat") {
+            let count = self.count.map_or(-1, |count| count as i64);
+            self.running = self.input.open_repeated(count, &self.cx);
+            (self.count, self.started, self.produced) = (Some(1), 1, true);
+            return restore_input(&mut self.running, from, false);
+        }
+        let from = from.stage(&[stage])?;
+        let (run, ended) = (from.count("i")? as u64, from.flag(EMPTY)?);
+        self.started = run;
+        if ended {
+            // A repeat without end that has no input has yet to begin.
+            self.count = self.count.map(|_| run);
+            return Ok(());
+        }
+        self.start()?;
+        self.produced = true;
+        restore_input(&mut self.running, &from.at(&format!("[{run}]")), false)
     }
 }
 
@@ -312,6 +464,13 @@ impl Shard {
     }
 }
 
+impl Shard {
+    /// Returns whether stock removes the stage.
+    fn is_whole(&self) -> bool {
+        self.shards == 1
+    }
+}
+
 impl Source for Shard {
     fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
         loop {
@@ -337,6 +496,29 @@ impl Source for Shard {
                 return Poll::Ready(Ok(Some(held)));
             }
         }
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        if self.is_whole() {
+            return self.input.poll_save(to, cx);
+        }
+        let mut to = to.stage("Shard");
+        to.number(EMPTY, 0);
+        to.number("next_index", self.at);
+        self.input.poll_save(&mut to, cx)
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        if self.is_whole() && !from.has("Shard") {
+            return self.input.restore(from);
+        }
+        let from = from.stage(&["Shard"])?;
+        if from.flag(EMPTY)? {
+            self.input = Box::new(Ended);
+            return Ok(());
+        }
+        self.at = from.number("next_index")?;
+        self.input.restore(&from)
     }
 }
 

@@ -1,10 +1,13 @@
 //! Datasets whose elements are computed from, or chosen by, a function of the elements of another.
 
 use crate::data::background::ParallelCalls;
-use crate::data::{Caller, Dataset, END, Element, Next, Source, SourceCx, UNKNOWN, kernel};
+use super::limit::EMPTY;
+use crate::data::state::{Restorer, Saver};
+use crate::data::{Caller, Dataset, END, Element, Ended, MapStage, Next, Source, SourceCx, UNKNOWN, kernel};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Op, shapes};
 use ferroflow_core::{Code, DType, Result, Status, Tensor, ensure, kernels, status};
+use std::collections::VecDeque;
 use std::task::{Poll, ready};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -211,11 +214,14 @@ pub(super) fn out_of_range(error: &Status) -> Status {
 
 fn map_kernel(init: &Init<'_>) -> Result<Kernel> {
     let preserves: bool = init.attr("preserve_cardinality")?;
+    let synchronous: bool = init.attr("force_synchronous")?;
     kernel(init, move |cx, spec| {
         let input = Dataset::input(cx, 0)?;
         let function = spec.function(cx, "f", 1..cx.num_inputs())?;
+        let made_parallel = !synchronous && spec.has_pure_function("f");
         Ok(Dataset::new(spec, mapped_cardinality(&input, preserves), move |cx| {
-            Ok(Box::new(Map { input: input.open(cx)?, caller: function.caller(cx)?, preserves }))
+            let (input, caller) = (input.open(cx)?, function.caller(cx)?);
+            Ok(Box::new(Map { input, caller, preserves, made_parallel, ahead: VecDeque::new() }))
         }))
     })
 }
@@ -224,17 +230,90 @@ struct Map {
     input: Box<dyn Source>,
     caller: Caller,
     preserves: bool,
+    /// True if stock rewrites it to a parallel map.
+    made_parallel: bool,
+    /// Results that a restored state had.
+    ahead: VecDeque<Element>,
 }
 
 impl Source for Map {
     fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
         if self.caller.is_idle() {
+            if let Some(result) = self.ahead.pop_front() {
+                return Poll::Ready(Ok(Some(result)));
+            }
             let Some(element) = ready!(self.input.poll_next(cx))? else { return END };
             self.caller.start(element);
         }
         let results = ready!(self.caller.poll(cx));
         Poll::Ready(mapped(results, self.preserves))
     }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        if !self.made_parallel && self.ahead.is_empty() {
+            return self.input.poll_save(&mut to.stage("Map"), cx);
+        }
+        let mut to = to.stage("ParallelMapV2");
+        save_results(self.ahead.iter(), &mut to);
+        self.input.poll_save(&mut to, cx)
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let from = from.stage(&PARALLEL_OR_NOT)?;
+        self.ahead = restored_results(&from)?.into();
+        self.input.restore(&from)
+    }
+
+    fn works_ahead(&mut self) -> bool {
+        self.made_parallel
+    }
+
+    fn as_map(&mut self) -> Option<&mut dyn MapStage> {
+        Some(self)
+    }
+}
+
+impl MapStage for Map {
+    fn poll_results(&mut self, _: &mut SourceCx<'_, '_>) -> Poll<Result<Vec<Element>>> {
+        Poll::Ready(Ok(self.ahead.iter().cloned().collect()))
+    }
+
+    fn input(&mut self) -> &mut Box<dyn Source> {
+        &mut self.input
+    }
+}
+
+/// Stock's names of stages that map: which of them runs is decided when stock rewrites the pipeline.
+const PARALLEL_OR_NOT: [&str; 3] = ["ParallelMapV2", "ParallelMap", "Map"];
+
+/// Writes the results that a parallel map has ready.
+fn save_results<'a>(results: impl ExactSizeIterator<Item = &'a Element>, to: &mut Saver<'_>) {
+    to.number("invocation_results_size", results.len() as i64);
+    for (i, element) in results.enumerate() {
+        let mut to = to.at(&format!("_invocation_results[{i}]"));
+        to.number("_code", 0);
+        to.number("size", element.len() as i64);
+        to.components("", element);
+        to.number("end_of_input", 0);
+    }
+}
+
+/// The results that a parallel map had ready; none of a map that is not parallel.
+fn restored_results(from: &Restorer) -> Result<Vec<Element>> {
+    const COUNT: &str = "invocation_results_size";
+    let mut results = Vec::new();
+    for i in 0..if from.contains(COUNT) { from.count(COUNT)? } else { 0 } {
+        let from = from.at(&format!("_invocation_results[{i}]"));
+        let code = from.number("_code")?;
+        if code != 0 {
+            return Err(from.failure(code, "_error_message"));
+        }
+        // The end of the input is found again.
+        if !from.flag("end_of_input")? {
+            results.push(from.components("", from.count("size")?)?);
+        }
+    }
+    Ok(results)
 }
 
 /// The number of calls at a time that a node asks for; `None` leaves it to us.
@@ -258,13 +337,14 @@ pub(super) fn is_deterministic(init: &Init<'_>) -> Result<bool> {
 
 fn parallel_map_kernel(init: &Init<'_>) -> Result<Kernel> {
     let (preserves, in_order): (bool, bool) = (init.attr("preserve_cardinality")?, is_deterministic(init)?);
+    let stage = if init.op.ends_with("V2") { "ParallelMapV2" } else { "ParallelMap" };
     kernel(init, move |cx, spec| {
         let (input, last) = (Dataset::input(cx, 0)?, cx.num_inputs() - 1);
         let function = spec.function(cx, "f", 1..last)?;
         let limit = parallel_calls(cx, last)?;
         Ok(Dataset::new(spec, mapped_cardinality(&input, preserves), move |cx| {
             let calls = ParallelCalls::new(input.open(cx)?, function.caller(cx)?, limit, in_order, false);
-            Ok(Box::new(ParallelMap { calls, preserves }))
+            Ok(Box::new(ParallelMap { calls, preserves, stage }))
         }))
     })
 }
@@ -272,12 +352,35 @@ fn parallel_map_kernel(init: &Init<'_>) -> Result<Kernel> {
 pub(super) struct ParallelMap {
     pub(super) calls: ParallelCalls,
     pub(super) preserves: bool,
+    /// Stock's name of the stage.
+    pub(super) stage: &'static str,
 }
 
 impl Source for ParallelMap {
     fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
         let Some((results, _)) = ready!(self.calls.poll_called(cx))? else { return END };
         Poll::Ready(mapped(results, self.preserves))
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let results = ready!(self.calls.poll_results(cx))?;
+        let mut to = to.stage(self.stage);
+        save_results(results.iter(), &mut to);
+        self.calls.input().poll_save(&mut to, cx)
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let from = from.stage(&PARALLEL_OR_NOT)?;
+        self.calls.restore_results(restored_results(&from)?);
+        self.calls.input().restore(&from)
+    }
+
+    fn works_ahead(&mut self) -> bool {
+        true
+    }
+
+    fn as_map(&mut self) -> Option<&mut dyn MapStage> {
+        Some(&mut self.calls)
     }
 }
 
@@ -312,6 +415,24 @@ impl Source for Filter {
                 return Poll::Ready(Ok(Some(element)));
             }
         }
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let mut to = to.stage("Filter");
+        to.number(EMPTY, 0);
+        // Counts for stock's profiler.
+        to.number("filtered_elements", 0);
+        to.number("dropped_elements", 0);
+        self.input.poll_save(&mut to, cx)
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let from = from.stage(&["Filter"])?;
+        if from.flag(EMPTY)? {
+            self.input = Box::new(Ended);
+            return Ok(());
+        }
+        self.input.restore(&from)
     }
 }
 

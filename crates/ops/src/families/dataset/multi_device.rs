@@ -133,7 +133,7 @@ struct MultiDeviceIterator {
 const UNPOISONED: &str = "no panic while elements are dealt out";
 
 /// The elements of one run of a dataset, dealt out to shards.
-struct Dealt(Mutex<Deal>);
+struct Dealt(Mutex<Deal>, Arc<IteratorCx>);
 
 struct Deal {
     source: Box<dyn Source>,
@@ -143,7 +143,6 @@ struct Deal {
     limit: usize,
     ended: bool,
     waiting: Vec<Waker>,
-    _cx: Arc<IteratorCx>,
 }
 
 impl MultiDeviceIterator {
@@ -176,7 +175,10 @@ impl Dealt {
     /// The next element of a shard; `None` at the end.
     async fn next(&self, shard: usize) -> Result<Option<Element>> {
         let _others = WakeOthers(self);
-        poll_fn(|task| self.poll(shard, task)).await
+        let mut consumer = self.1.consumer();
+        let next = poll_fn(|task| self.poll(shard, task)).await;
+        consumer.served = true;
+        next
     }
 
     fn poll(&self, shard: usize, task: &mut Context<'_>) -> Poll<Result<Option<Element>>> {
@@ -250,7 +252,7 @@ fn init_kernel(_: &Init<'_>) -> Result<Kernel> {
         let limit: i64 = scalar(cx, 2, "max_buffer_size")?;
         check_types(&iterator.types, dataset.types())?;
         check_shapes(&iterator.shapes, dataset.shapes())?;
-        let context = IteratorCx::new(cx.step(), &Arc::default());
+        let context = IteratorCx::new(cx.step(), &Arc::default(), &format!("iterator {}", cx.handle(1)?.name()));
         let deal = Deal {
             source: dataset.open(&context)?,
             shards: (0..iterator.devices).map(|_| VecDeque::new()).collect(),
@@ -258,11 +260,10 @@ fn init_kernel(_: &Init<'_>) -> Result<Kernel> {
             limit: usize::try_from(limit).unwrap_or(1).max(1),
             ended: false,
             waiting: Vec::new(),
-            _cx: context,
         };
         let mut dealt = iterator.lock();
         dealt.0 += 1;
-        let before = dealt.1.replace(Arc::new(Dealt(Mutex::new(deal))));
+        let before = dealt.1.replace(Arc::new(Dealt(Mutex::new(deal), context)));
         let incarnation = dealt.0;
         drop(dealt);
         drop(before);

@@ -1,8 +1,9 @@
 //! Shuffled datasets, in stock's order for equal seeds, and the generators of their seeds.
 
 use crate::data::seeds::{SeedGenerator, words};
+use crate::data::state::{Restorer, Saver};
 use crate::data::{
-    Dataset, END, Element, INFINITE, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar,
+    Dataset, END, Element, INFINITE, IteratorCx, Next, ShuffleStage, Source, SourceCx, UNKNOWN, kernel, scalar,
 };
 use crate::numeric::philox::Words;
 use crate::state::anonymous;
@@ -192,9 +193,15 @@ fn shuffle_kernel(init: &Init<'_>) -> Result<Kernel> {
             special @ (INFINITE | UNKNOWN) => special,
             known => known.saturating_mul(count),
         };
-        Ok(Dataset::new(spec, cardinality, move |cx| {
+        let (again, seeds) = (input.clone(), generator.clone());
+        let dataset = Dataset::new(spec, cardinality, move |cx| {
             Ok(Box::new(Shuffle::new(&input, buffer, count, &generator, cx)))
-        }))
+        });
+        if repeats {
+            return Ok(dataset);
+        }
+        Ok(dataset
+            .with_repeated(move |count, cx| Box::new(Shuffle::new(&again, buffer, count, &seeds, cx))))
     })
 }
 
@@ -237,6 +244,9 @@ struct Shuffle {
     count: Option<u64>,
     generator: Arc<SeedGenerator>,
     random: Words,
+    /// The seeds of the words, and how many of them were used.
+    seeds: (i64, i64),
+    used: u64,
     produced: bool,
 }
 
@@ -255,6 +265,7 @@ impl Shuffle {
         generator: &Arc<SeedGenerator>,
         cx: &Arc<IteratorCx>,
     ) -> Shuffle {
+        let seeds = generator.next(cx);
         Shuffle {
             input: input.clone(),
             cx: cx.clone(),
@@ -265,7 +276,9 @@ impl Shuffle {
             slices: VecDeque::new(),
             runs: 0,
             count: (count >= 0).then_some(count as u64),
-            random: words(generator.next(cx)),
+            random: words(seeds),
+            seeds,
+            used: 0,
             generator: generator.clone(),
             produced: false,
         }
@@ -342,10 +355,12 @@ impl Source for Shuffle {
         }
         while self.slices.front().is_some_and(|slice| slice.start == slice.end) {
             self.slices.pop_front();
-            self.random = words(self.generator.next(&self.cx));
+            self.seeds = self.generator.next(&self.cx);
+            (self.random, self.used) = (words(self.seeds), 0);
         }
         let places = self.places();
         let Some(slice) = self.slices.front_mut() else { return END };
+        self.used += 1;
         let offset = self.random.next() as usize % (slice.end - slice.start);
         let (drawn, first) = ((slice.start + offset) % places, slice.start % places);
         slice.start += 1;
@@ -353,5 +368,109 @@ impl Source for Shuffle {
         let element = std::mem::take(&mut self.buffer[drawn]);
         self.buffer.swap(drawn, first);
         Poll::Ready(Ok(Some(element)))
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, cx: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let stage = if self.count == Some(1) { "Shuffle" } else { "ShuffleAndRepeat" };
+        self.poll_save_as(stage, 0, to, cx)
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let from = from.stage(&["ShuffleAndRepeat", "Shuffle"])?;
+        self.generator.go_to(from.number("epoch_num_random_samples")?);
+        self.seeds = (from.number("seed")?, from.number("seed2")?);
+        (self.random, self.used) = (words(self.seeds), from.count("num_random_samples")? as u64);
+        for _ in 0..self.used {
+            self.random.next();
+        }
+        self.running = None;
+        if !from.flag("end_of_input_sequence")? {
+            let mut running = self.input.open(&self.cx)?;
+            running.restore(&from)?;
+            self.running = Some(running);
+        }
+        self.runs = from.count("epoch")? as u64;
+        self.held = from.count("num_elements")?;
+        let place = from.at(":buffer");
+        self.buffer.clear();
+        for i in 0..place.count("num_elements")? {
+            let place = place.at(&format!("::{i}"));
+            self.buffer.push(place.components("component", place.count("num_components")?)?);
+        }
+        self.slices.clear();
+        for i in 0..from.count("slices_size")? {
+            let (start, end) =
+                (from.count(&format!("slices_start_{i}"))?, from.count(&format!("slices_end_{i}"))?);
+            let complete = from.flag(&format!("slices_reached_end_of_sequence_{i}"))?;
+            self.slices.push_back(Slice { start, end, complete });
+        }
+        let held = self.slices.iter().try_fold(0usize, |held, slice| {
+            slice.end.checked_sub(slice.start).and_then(|length| held.checked_add(length))
+        });
+        ensure!(
+            held == Some(self.held) && self.held <= self.buffer.len().min(self.places()),
+            InvalidArgument,
+            "the state of a shuffle has {} elements in a buffer of {}, and slices of {held:?}",
+            self.held,
+            self.buffer.len()
+        );
+        self.produced = from.contains("data_produced");
+        Ok(())
+    }
+
+    fn as_shuffle(&mut self) -> Option<&mut dyn ShuffleStage> {
+        Some(self)
+    }
+}
+
+impl ShuffleStage for Shuffle {
+    fn poll_save_repeated(
+        &mut self,
+        ended: u64,
+        to: &mut Saver<'_>,
+        cx: &mut SourceCx<'_, '_>,
+    ) -> Poll<Result<()>> {
+        let ended = if self.count == Some(1) { ended } else { 0 };
+        self.poll_save_as("ShuffleAndRepeat", ended, to, cx)
+    }
+}
+
+impl Shuffle {
+    /// Writes the state as that of a stage of this name, of which this many runs have ended before.
+    fn poll_save_as(
+        &mut self,
+        stage: &str,
+        ended: u64,
+        to: &mut Saver<'_>,
+        cx: &mut SourceCx<'_, '_>,
+    ) -> Poll<Result<()>> {
+        let mut to = to.stage(stage);
+        to.number("epoch_num_random_samples", self.generator.place());
+        to.number("num_random_samples", self.used as i64);
+        to.number("seed", self.seeds.0);
+        to.number("seed2", self.seeds.1);
+        to.number("end_of_input_sequence", self.running.is_none() as i64);
+        if let Some(running) = &mut self.running {
+            ready!(running.poll_save(&mut to, cx))?;
+        }
+        to.number("epoch", (ended + self.runs) as i64);
+        to.number("num_elements", self.held as i64);
+        to.number("slices_size", self.slices.len() as i64);
+        for (i, slice) in self.slices.iter().enumerate() {
+            to.number(&format!("slices_start_{i}"), slice.start as i64);
+            to.number(&format!("slices_end_{i}"), slice.end as i64);
+            to.number(&format!("slices_reached_end_of_sequence_{i}"), slice.complete as i64);
+        }
+        if self.produced {
+            to.mark("data_produced");
+        }
+        let mut place = to.at(":buffer");
+        place.number("num_elements", self.buffer.len() as i64);
+        for (i, element) in self.buffer.iter().enumerate() {
+            let mut place = place.at(&format!("::{i}"));
+            place.number("num_components", element.len() as i64);
+            place.components("component", element);
+        }
+        Poll::Ready(Ok(()))
     }
 }

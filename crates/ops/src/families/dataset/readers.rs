@@ -2,7 +2,7 @@
 
 use crate::data::Spec;
 use crate::data::files::{self, Files, Input, OpenRecords, Records, string_element};
-use crate::data::{Dataset, END, Element, Next, Source, SourceCx, UNKNOWN, kernel_of, scalar};
+use crate::data::{Dataset, END, Element, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel_of, scalar};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
 use ferroflow_core::op::{Op, shapes};
 use ferroflow_core::{DType, PartialShape, Result, ensure, kernels, status};
@@ -135,15 +135,20 @@ fn tf_record_kernel(init: &Init<'_>) -> Result<Kernel> {
                 "`byte_offsets` must be of same size as `filenames`"
             );
         }
-        let open: Arc<OpenRecords> = Arc::new(move |file, name| {
-            let mut plain = files::open_plain(name, buffer)?;
+        let has_offsets = !offsets.is_empty();
+        let open: Arc<OpenRecords> = Arc::new(move |file, name, cx| {
+            let mut plain = files::open_plain(name, buffer, cx)?;
             if let Some(offset) = offsets.get(file).filter(|offset| **offset > 0) {
                 let moved = plain.seek(SeekFrom::Start(*offset as u64));
                 moved.map_err(|error| files::broken(name, &error))?;
             }
             Ok(Box::new(TfRecords(RecordReader::new(plain, compression))))
         });
-        Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
+        Ok(Dataset::new(spec, UNKNOWN, move |cx| {
+            // Offsets of another kind are not part of stock's state.
+            let stage = (!has_offsets).then_some("TFRecord");
+            Ok(Box::new(Files::new(&names, &open, cx).named(stage)))
+        }))
     })
 }
 
@@ -153,36 +158,59 @@ impl Records for TfRecords {
     fn next(&mut self) -> Result<Option<Element>> {
         Ok(self.0.read()?.map(string_element))
     }
+
+    fn place(&self) -> Option<(&'static str, &'static str, u64)> {
+        Some(("TFRecord", "offset", self.0.position()))
+    }
+
+    fn go_to(&mut self, place: u64) -> Result<()> {
+        while self.0.position() < place && self.0.read()?.is_some() {}
+        Ok(())
+    }
 }
 
 fn text_line_kernel(init: &Init<'_>) -> Result<Kernel> {
     strings_kernel(init, |cx, spec| {
         let (names, compression) = (files::names(cx, 0)?, files::compression(cx, 1)?);
         let buffer = files::buffer_size(cx, 2, " (0 == default)")?;
-        let open: Arc<OpenRecords> = Arc::new(move |_, name| {
-            let input = files::open(name, compression, buffer)?;
-            Ok(Box::new(Lines { input, name: name.to_owned() }))
+        let open: Arc<OpenRecords> = Arc::new(move |_, name, cx| {
+            let input = files::open(name, compression, buffer, cx)?;
+            Ok(Box::new(Lines { input, name: name.to_owned(), place: 0 }))
         });
-        Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
+        Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(Files::new(&names, &open, cx).named(Some("TextLine"))))))
     })
 }
 
 struct Lines {
     input: Input,
     name: String,
+    /// The number of bytes that were read.
+    place: u64,
 }
 
 impl Records for Lines {
     fn next(&mut self) -> Result<Option<Element>> {
         let mut line = Vec::new();
         let read = self.input.read_until(b'\n', &mut line);
-        if read.map_err(|error| files::broken(&self.name, &error))? == 0 {
+        let read = read.map_err(|error| files::broken(&self.name, &error))?;
+        self.place += read as u64;
+        if read == 0 {
             return Ok(None);
         }
         let ended = line.last() == Some(&b'\n');
         // Stock drops every carriage return, wherever it is.
         line.retain(|byte| !matches!(byte, b'\n' | b'\r'));
         Ok((ended || !line.is_empty()).then(|| string_element(line)))
+    }
+
+    fn place(&self) -> Option<(&'static str, &'static str, u64)> {
+        Some(("TextLine", "current_pos", self.place))
+    }
+
+    fn go_to(&mut self, place: u64) -> Result<()> {
+        let skipped = std::io::copy(&mut self.input.by_ref().take(place), &mut std::io::sink());
+        self.place = skipped.map_err(|error| files::broken(&self.name, &error))?;
+        Ok(())
     }
 }
 
@@ -199,8 +227,8 @@ fn fixed_length_kernel(init: &Init<'_>) -> Result<Kernel> {
         let compression = if compressed { files::compression(cx, 5)? } else { Compression::None };
         let layout = FixedLayout { header: header as u64, record: record as u64, footer: footer as u64 };
         let open: Arc<OpenRecords> =
-            Arc::new(move |_, name| Ok(Box::new(FixedRecords::open(name, compression, buffer, layout)?)));
-        Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
+            Arc::new(move |_, name, cx| Ok(Box::new(FixedRecords::open(name, compression, buffer, layout, cx)?)));
+        Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(Files::new(&names, &open, cx)))))
     })
 }
 
@@ -229,6 +257,7 @@ impl FixedRecords {
         compression: Compression,
         buffer: usize,
         layout: FixedLayout,
+        cx: &Arc<IteratorCx>,
     ) -> Result<FixedRecords> {
         let FixedLayout { header, record, footer } = layout;
         let mut left = None;
@@ -249,7 +278,7 @@ impl FixedRecords {
             );
             left = Some(body / record);
         }
-        let mut input = files::open(name, compression, buffer)?;
+        let mut input = files::open(name, compression, buffer, cx)?;
         let skipped = std::io::copy(&mut input.by_ref().take(header), &mut std::io::sink());
         skipped.map_err(|error| files::broken(name, &error))?;
         Ok(FixedRecords { input, name: name.to_owned(), layout, left, ahead: Vec::new(), read: 0 })

@@ -216,7 +216,7 @@ fn save_kernel(init: &Init<'_>) -> Result<Kernel> {
             let (mut run, path, caller, types) = {
                 let cx = cx.cx();
                 let dataset = Dataset::input(&cx, 0)?;
-                let run = OneRun::new(&dataset, cx.step())?;
+                let run = OneRun::new(&dataset, cx.step(), "SaveDataset")?;
                 let function = spec.function(&cx, "shard_func", 2..cx.num_inputs())?;
                 let types: Arc<[DType]> = dataset.types().into();
                 let caller = function.caller(&run.cx)?;

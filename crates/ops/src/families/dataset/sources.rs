@@ -1,6 +1,7 @@
 //! Datasets of numbers and tensors.
 
 use crate::data::seeds::{SeedGenerator, words};
+use crate::data::state::{Restorer, Saver};
 use crate::data::{Caller, Function};
 use crate::data::{
     Dataset, END, Element, INFINITE, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar,
@@ -185,6 +186,9 @@ fn range_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
+/// The key of a count that stock saves with elements that can be found by their place, 0 unless they are shuffled so.
+const GLOBAL_SHUFFLE: &str = "global_shuffle_iterator_next_index";
+
 struct Range {
     next: i64,
     step: i64,
@@ -201,6 +205,21 @@ impl Source for Range {
         self.left -= 1;
         self.next = self.next.wrapping_add(self.step);
         Poll::Ready(number(self.dtype, value).map(|value| Some(vec![value])))
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, _: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let mut to = to.stage("Range");
+        to.number("next", self.next);
+        to.number(GLOBAL_SHUFFLE, 0);
+        Poll::Ready(Ok(()))
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let next = from.stage(&["Range"])?.number("next")?;
+        let passed = (next as i128 - self.next as i128) / self.step as i128;
+        self.left -= i64::try_from(passed.max(0)).unwrap_or(i64::MAX).min(self.left);
+        self.next = next;
+        Ok(())
     }
 }
 
@@ -243,6 +262,20 @@ impl Source for Once {
     fn poll_next(&mut self, _: &mut SourceCx<'_, '_>) -> Next {
         Poll::Ready(Ok(self.0.take()))
     }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, _: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let mut to = to.stage("FromTensor");
+        to.number("produced", self.0.is_none() as i64);
+        to.number(GLOBAL_SHUFFLE, 0);
+        Poll::Ready(Ok(()))
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        if from.stage(&["FromTensor"])?.flag("produced")? {
+            self.0 = None;
+        }
+        Ok(())
+    }
 }
 
 fn tensor_slice_kernel(init: &Init<'_>) -> Result<Kernel> {
@@ -281,6 +314,19 @@ impl Source for Slices {
         let device = self.cx.device();
         let element = self.components.iter().map(|component| rows::row(device, component, row)).collect();
         Poll::Ready(Result::map(element, Some))
+    }
+
+    fn poll_save(&mut self, to: &mut Saver<'_>, _: &mut SourceCx<'_, '_>) -> Poll<Result<()>> {
+        let mut to = to.stage("TensorSlice");
+        to.full_number("index", self.next as i64);
+        to.number(GLOBAL_SHUFFLE, 0);
+        Poll::Ready(Ok(()))
+    }
+
+    fn restore(&mut self, from: &Restorer) -> Result<()> {
+        let next = from.stage(&["TensorSlice"])?.full_number("index")?;
+        self.next = usize::try_from(next).unwrap_or_default().min(self.rows);
+        Ok(())
     }
 }
 

@@ -151,7 +151,7 @@ fn from_dataset_kernel(_: &Init<'_>) -> Result<Kernel> {
                 table.value_type,
                 types[1]
             );
-            (table, OneRun::new(&dataset, cx.step())?, cx.device().clone())
+            (table, OneRun::new(&dataset, cx.step(), "InitializeTableFromDataset")?, cx.device().clone())
         };
         let (mut keys, mut values) = (Vec::new(), Vec::new());
         while let Some(element) = run.next().await? {
