@@ -51,7 +51,7 @@ def main():
             print("sessions", count("ferroflow_sessions"))
             print("times", 0 < count("ferroflow_steps_seconds_sum") < count("process_start_time_seconds"))
             print("memory", count("process_resident_memory_bytes") > 1e6, count("process_open_fds") > 3)
-            print([labels for name, labels in seen if name == "ferroflow_info"][0][:2])
+            print(next(labels for name, labels in seen if name == "ferroflow_info")[:2])
     print("sessions", samples(address)[("ferroflow_sessions", ())])
     for path in ("/healthz", "/readyz", "/nowhere"):
         print(path, get(address, path))
