@@ -76,6 +76,7 @@ SCENARIOS = [
     "coordinator.datasets",
     "coordinator.distributed",
     "coordinator.keras_fit",
+    "coordinator.tutorial",
     "coordinator.evaluation",
     "coordinator.saving",
     "coordinator.first_strategy",

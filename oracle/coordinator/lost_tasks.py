@@ -4,12 +4,16 @@ parameter server is told as such.
     python lost_tasks.py --server BINARY [--rounds N] [--seed N] [--layout NAME]
 
 kills workers for as many rounds as asked, at random moments, one or two at a time; those that survive, and the parameter
-servers, must not grow.
+servers, must not grow, nor must the number of values, functions and plans that they keep.
 """
 
 import argparse
+import math
+import os
 import pathlib
 import random
+import re
+import signal
 import sys
 import tempfile
 import time
@@ -37,6 +41,9 @@ BATCH = 24
 
 # How long work may take to go on after a task was killed. A coordinator looks for a lost worker every few seconds.
 RECOVERY_SECONDS = 60
+
+# Things that a task of ours says that it keeps for coordinators.
+KEPT = ("values", "functions", "parts", "plans")
 
 # Places in the memory that processes share: functions that are known to have run, rounds of them in which every worker did
 # some, and a wish for a new function.
@@ -219,7 +226,11 @@ def count(cluster, directory, tally, start):
 
 def grown(task, numbers, note):
     """Sizes of a task, there all the time, that have grown."""
-    for what, slack, share in (("memory", 24e6, 0.1), ("files", 8, 0), ("threads", 4, 0)):
+    limits = [("memory", 24e6, 0.1), ("files", 8, 0), ("threads", 4, 0)]
+    limits += [("values", 2 * BATCH, 0), ("functions", 6, 0), ("plans", 6, 0)]
+    # A stock client registers its own parts anew whenever its cluster changes, and never says which are over.
+    limits += [("parts", math.inf, 0)]
+    for what, slack, share in limits:
         samples = [each[what] for each in numbers]
         every = max(len(samples) // 10, 1)
         note(f"{task.name}: {what} {samples[::every]}")
@@ -229,7 +240,23 @@ def grown(task, numbers, note):
 
 def sizes(task):
     threads = len(list(pathlib.Path(f"/proc/{task.pid}/task").iterdir()))
-    return {"memory": task.resident(), "files": task.descriptors(), "threads": threads}
+    return {"memory": task.resident(), "files": task.descriptors(), "threads": threads, **kept(task)}
+
+
+def kept(task):
+    """Numbers of values, functions and plans that our task keeps for clients, which it logs when asked."""
+    if task.kind == tasks.STOCK:
+        return dict.fromkeys(KEPT, 0)
+    logged = lambda: re.findall(
+        r"keep (\d+) values, (\d+) functions, (\d+) parts of functions and (\d+) plans",
+        task.log.read_text(errors="replace"),
+    )
+    before, deadline = len(logged()), time.monotonic() + RECOVERY_SECONDS
+    os.kill(task.pid, signal.SIGUSR1)
+    while len(logged()) == before:
+        assert time.monotonic() < deadline, f"{task.name} does not say what it keeps"
+        time.sleep(0.01)
+    return dict(zip(KEPT, map(int, logged()[-1])))
 
 
 def rounds_of(cluster, load, rounds, chance, note):

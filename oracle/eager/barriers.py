@@ -1,5 +1,5 @@
-"""Calls of the coordination service without a client in between: tasks that wait for each other, and those that do not
-come."""
+"""Calls of the coordination service without a client in between: tasks that wait for each other, those that do not come,
+and what the others hear of them."""
 
 import threading
 
@@ -28,6 +28,7 @@ def run(targets):
     created = eager("CreateContext", server_def=server, keep_alive_secs=600, context_id=CONTEXT)
     show("turned on", not isinstance(created, tuple))
     show("registered", done(call("RegisterTask", incarnation=7, source_task=TASKS[1])))
+    states(call)
     barriers(call)
     eager("CloseContext", context_id=CONTEXT)
 
@@ -47,6 +48,71 @@ class Service:
 def done(answer):
     """The code of a failure."""
     return answer[0] if isinstance(answer, tuple) else "OK"
+
+
+class Waiting(threading.Thread):
+    """A call that may not be answered at once."""
+
+    def __init__(self, call, method, **fields):
+        super().__init__(daemon=True)
+        self.answer, self.call = None, lambda: call(method, **fields)
+        self.start()
+
+    def run(self):
+        self.answer = self.call()
+
+    def waits(self):
+        self.join(0.5)
+        return self.is_alive()
+
+    def get(self):
+        self.join(20)
+        return "no answer" if self.is_alive() else self.answer
+
+
+def told(answer):
+    """States of tasks as others hear of them."""
+    state = lambda info: [info.task.task_id, info.state, info.incarnation, info.error_code, info.error_message]
+    return [answer.version_number, sorted(state(info) for info in answer.task_state)]
+
+
+def living(answer):
+    """Tasks that live, and their incarnations."""
+    if isinstance(answer, tuple):
+        return done(answer)
+    return sorted(zip([task.task_id for task in answer.alive_tasks], answer.incarnations))
+
+
+def states(call):
+    watch = lambda version, job="there": Waiting(call, "WatchJobState", job_name=job, version_number=version)
+    alive = lambda task, tasks=TASKS: Waiting(call, "GetAliveTasks", requesting_task=TASKS[task], tasks=tasks)
+
+    def devices(task, name):
+        told = dict(device=[dict(type_url="type.googleapis.com/tensorflow.DeviceAttributes", value=name)])
+        return Waiting(call, "WaitForAllTasks", source_task=TASKS[task], device_info=told)
+
+    show("states", [told(watch(version).get()) for version in (-1, 0, 1)])
+    show("of no job", told(watch(-1, "nobody").get()))
+    watching = [watch(2), watch(2)]
+    show("the only one asks", living(alive(0, TASKS[:1]).get()))
+    show("asks for others", [living(alive(0, TASKS[1:]).get()), living(alive(0, []).get())])
+    first = alive(0)
+    show("one of them asks", first.waits())
+    show("both ask", [living(alive(1).get()), living(first.get())])
+    first = devices(1, b"one")
+    show("devices of one", first.waits())
+    second = devices(0, b"zero")
+    show("devices of both", [sorted(each.value for each in one.get().device_info.device) for one in (first, second)])
+    show("nothing happens", [each.waits() for each in watching])
+    pending = alive(0)
+    show("they wait for one", pending.waits())
+    show("it fails", done(call("ReportErrorToService", error_code=13, error_message="broken", error_origin=TASKS[1])))
+    show("it is not waited for", living(pending.get()))
+    show("it is told", [told(each.get()) for each in watching])
+    show("reset", done(call("ResetTask", source_task=TASKS[1])))
+    show("it is there no more", told(watch(3).get()))
+    show("registered again", done(call("RegisterTask", incarnation=9, source_task=TASKS[1])))
+    show("it is another", told(watch(4).get()))
 
 
 def barriers(call):

@@ -306,6 +306,20 @@ def remote_calls():
     show("by a shorter name", run(lines, FIRST, SECOND))
     show("asked from here", run(lines, CLIENT, full(SECOND)))
     show("its own state", run(caller(add), SECOND, full(SECOND)))
+    everywhere = [FIRST, SECOND, PS, CLIENT]
+    for device in (FIRST, SECOND, CLIENT):
+        show(f"state of a task, by {device}", [run(caller(add), device, full(target)) for target in everywhere])
+    with tf.device(CLIENT):
+        u = tf.Variable(7.0)
+
+    @tf.function
+    def subtract(x):
+        return u.assign_sub(x)
+
+    for device in (FIRST, CLIENT):
+        show(
+            f"state of the client, by {device}", [run(caller(subtract), device, full(target)) for target in everywhere]
+        )
     show("over three tasks", run(caller(elsewhere), FIRST, full(SECOND)))
     show("text", run(caller(text, tf.string), FIRST, full(SECOND)))
     fail("no such task", lambda: run(lines, FIRST, "/job:nowhere/replica:0/task:0/device:CPU:0"))

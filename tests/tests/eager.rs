@@ -92,7 +92,7 @@ fn first_programs_of_coordinators_run() {
 
 #[test]
 fn input_is_distributed_and_models_of_keras_are_fitted() {
-    clusters::run("coordinator.distributed coordinator.keras_fit");
+    clusters::run("coordinator.distributed coordinator.keras_fit coordinator.tutorial");
 }
 
 #[test]

@@ -25,10 +25,12 @@ use crate::worker::Worker;
 use api::{ContextUpdate, EagerApi, Item, NewContext, Operation, Outcome};
 pub(crate) use barriers::Arrival;
 use context::Context;
+pub(crate) use coordination::coordinated;
 use coordination::{Coordination, Membership};
 use ferroflow_core::{Result, Status, ensure, status};
 use ferroflow_proto::tensorflow::DeviceAttributes;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,6 +52,21 @@ pub struct Eager {
     coordination: Arc<Coordination>,
     /// Calls under way.
     calls: AtomicUsize,
+}
+
+/// Number of contexts of a task, and of the things that they keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EagerCount {
+    /// Contexts.
+    pub contexts: usize,
+    /// Outputs of operations.
+    pub values: usize,
+    /// Functions of clients.
+    pub functions: usize,
+    /// Parts of functions that other tasks have registered.
+    pub parts: usize,
+    /// Plans of ops and functions.
+    pub plans: usize,
 }
 
 impl Eager {
@@ -75,10 +92,17 @@ impl Eager {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Number of contexts, and of the values that they keep.
-    pub fn count(&self) -> (usize, usize) {
-        let contexts = self.contexts.lock().expect(UNPOISONED);
-        (contexts.len(), contexts.values().map(|context| context.handles.len()).sum())
+    /// Counts the contexts and what they keep.
+    pub fn count(&self) -> EagerCount {
+        let contexts: Vec<_> = self.contexts.lock().expect(UNPOISONED).values().cloned().collect();
+        let sum = |of: fn(&Context) -> usize| contexts.iter().map(|context| of(context)).sum();
+        EagerCount {
+            contexts: contexts.len(),
+            values: sum(|context| context.handles.len()),
+            functions: sum(|context| context.functions.len()),
+            parts: sum(|context| context.functions.component_count()),
+            plans: sum(|context| context.view().plans.len()),
+        }
     }
 
     /// Ends contexts whose clients have been silent for too long, for as long as it is polled. When the last one is
@@ -136,7 +160,9 @@ impl EagerApi for Eager {
             status!(InvalidArgument, "EagerService:CreateContext failed. Context id: <{id}> already exists.")
         };
         let known = self.contexts.lock().expect(UNPOISONED).get(&id).cloned();
-        ensure!(known.as_ref().is_none_or(older), InvalidArgument, "{}", exists().message());
+        if !known.as_ref().is_none_or(older) {
+            return Err(exists());
+        }
         // What it leaves goes first: steps and resources have the same names in both.
         if let Some(known) = known {
             self.contexts.lock().expect(UNPOISONED).remove(&id);
@@ -150,8 +176,18 @@ impl EagerApi for Eager {
             context.join(joined.inspect_err(|_| context.end())?);
         }
         let devices = context.device_attributes();
-        let replaced = self.contexts.lock().expect(UNPOISONED).insert(id, context);
-        replaced.into_iter().for_each(|context| context.end());
+        let unwanted = match self.contexts.lock().expect(UNPOISONED).entry(id) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(context);
+                None
+            }
+            // Another call was faster.
+            Entry::Occupied(_) => Some(context),
+        };
+        if let Some(context) = unwanted {
+            context.end();
+            return Err(exists());
+        }
         self.created.notify_one();
         Ok(devices)
     }
@@ -203,6 +239,11 @@ impl EagerApi for Eager {
             outcomes.push(context.run_item(item?, on_stream).await?);
         }
         Ok(outcomes)
+    }
+
+    fn forget_components(&self, context: u64, functions: &[String]) -> Result<()> {
+        self.context(context)?.forget_components(functions);
+        Ok(())
     }
 
     async fn run_component(&self, context: u64, operation: Operation, outputs: Vec<i32>) -> Result<Outcome> {

@@ -2,6 +2,7 @@
 
 use crate::client::{LocalMaster, MasterClient};
 use crate::eager::Eager;
+use crate::eager::EagerCount;
 use crate::listeners::{Listeners, PortSharer};
 use crate::local_users::LocalUsers;
 use crate::logged_wait::LoggedWait;
@@ -252,14 +253,15 @@ impl Whereabouts {
         let Services { master, worker, eager, .. } = &*self.0;
         let sessions = master.session_count();
         let steps = master.running_steps() + worker.running_calls() + eager.running_calls();
-        let (contexts, values) = eager.count();
+        let EagerCount { contexts, values, functions, parts, plans } = eager.count();
         let Census { parcels, receivers, .. } = worker.census();
         let held = worker.device().memory().budget().held() >> 20;
         let resident = limits::Usage::now().unwrap_or_default().resident >> 20;
         format!(
             "{} has {sessions} sessions open and {steps} steps under way; {parcels} tensors wait for their receivers and \
-             {receivers} receivers for their tensors; {contexts} contexts of eager clients keep {values} values; tensors hold \
-             {held} MiB, the process {resident} MiB",
+             {receivers} receivers for their tensors; {contexts} contexts of eager clients keep {values} values, \
+             {functions} functions, {parts} parts of functions and {plans} plans; tensors hold {held} MiB, the process \
+             {resident} MiB",
             worker.task()
         )
     }

@@ -4,9 +4,10 @@
 //! other tasks is registered there as *component functions*, whose arguments are values that those tasks keep. A step
 //! runs all parts side by side under one number, and tensors cross between them as in steps of sessions.
 
-use super::api::{HandleName, Operation, Outcome};
+use super::api::{HandleName, Operation, Outcome, Registrar};
 use super::context::{Context, View};
 use super::execute::{Argument, argument_type, resource_device, signature};
+use super::functions::Component;
 use super::handles::{KeptValue, PackedValue};
 use super::plans::{CallPlan, LocalPart};
 use crate::random;
@@ -14,9 +15,10 @@ use crate::spec::TaskName;
 use crate::transport::client::RemoteWorker;
 use crate::transport::direct::{LinkHandle, RunPart};
 use crate::worker::{WorkerSession, WorkerStep};
+use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::device::DeviceSpec;
-use ferroflow_core::graph::Output;
-use ferroflow_core::op::OpClass;
+use ferroflow_core::graph::{NodeData, Output};
+use ferroflow_core::op::{AttrKind, OpClass};
 use ferroflow_core::{DType, Result, Shape, Status, Tensor, bail, ensure, status};
 use ferroflow_proto::tensorflow::eager::{self, RemoteTensorHandle};
 use ferroflow_proto::tensorflow::{FunctionDefLibrary, TensorShapeProto};
@@ -37,6 +39,8 @@ const CAUSE_WAIT: Duration = Duration::from_secs(2);
 /// A part of a function that another task has registered.
 pub(super) struct RemotePart {
     peer: Arc<RemoteWorker>,
+    context: u64,
+    context_end: Cancellation,
     device: String,
     function: String,
     /// The numbers of the arguments that it takes.
@@ -103,7 +107,7 @@ impl Context {
             key.extend(device.as_bytes());
             devices.push(device.to_owned());
         }
-        let cell = self.plans.get(key, &operation.name, &self.account)?;
+        let cell = view.plans.get(key, &operation.name, &self.account)?;
         let plan = match cell.get() {
             Some(plan) => plan.clone(),
             None => {
@@ -198,8 +202,9 @@ impl Context {
             context.cut(&view, &env, &name, planned)
         };
         let Cut { local, beside, remote } = pool.complete(cut).await?;
+        let registrar = &Registrar { task: self.session.task().to_string(), number: self.registrar };
         let registering = remote.into_iter().map(|(part, function)| async move {
-            part.peer.register_component(self.id, function).await?;
+            part.peer.register_component(self.id, registrar, function).await?;
             Ok(part)
         });
         let remote = try_join_all(registering).await?;
@@ -229,7 +234,7 @@ impl Context {
             };
             let function = format!("{name}_partitioned_{number}_{index}");
             let sends_only_here = sends_only_to(&view.session, &part, peer.task());
-            remote.push(component(peer, part, function, sends_only_here)?);
+            remote.push(self.component(peer, part, function, sends_only_here)?);
         }
         let peers: Vec<_> = remote.iter().map(|(part, _)| Arc::as_ptr(&part.peer)).collect();
         for (part, _) in &mut remote {
@@ -237,6 +242,38 @@ impl Context {
         }
         let local = LocalPart { executable: Executable::standalone(local, env)?, results: local_fetches };
         Ok(Cut { local, beside, remote })
+    }
+
+    /// A part for another task, and its definition.
+    fn component(
+        &self,
+        peer: Arc<RemoteWorker>,
+        part: Part,
+        function: String,
+        sends_only_here: bool,
+    ) -> Result<(RemotePart, eager::RegisterFunctionOp)> {
+        let Part { device, graph, fetches } = part;
+        let (results, outputs): (Vec<usize>, Vec<Output>) = fetches.into_iter().unzip();
+        let (definition, args) = graph.to_component(&function, &outputs)?;
+        let calls = graph.nodes().iter().any(|node| names_function(&node.data));
+        let library = if calls { graph.library().to_proto() } else { FunctionDefLibrary::default() };
+        let register = eager::RegisterFunctionOp {
+            function_def: Some(definition),
+            is_component_function: true,
+            library: Some(library),
+        };
+        let part = RemotePart {
+            peer,
+            context: self.id,
+            context_end: self.cancellation.clone(),
+            device,
+            function,
+            args,
+            results,
+            sends_only_here,
+            is_alone: false,
+        };
+        Ok((part, register))
     }
 
     /// Runs the parts of a function side by side.
@@ -425,8 +462,18 @@ impl Context {
             "{} takes values of other tasks, which a part of a function does not",
             operation.name
         );
+        let is_elsewhere = |argument: &Argument| match argument {
+            Argument::Here(tensor) => resource_device(tensor).is_some_and(|device| {
+                view.incarnations.contains_key(device) && self.session.env_on(device).is_none()
+            }),
+            Argument::There(_) | Argument::Packed(_) => false,
+        };
+        if arguments.iter().any(is_elsewhere) {
+            return Box::pin(self.run_cut_component(&view, env, &component, operation, arguments, outputs))
+                .await;
+        }
         let key = signature(&operation, env.device.name(), std::iter::once(u32::MAX));
-        let cell = self.plans.get(key, &operation.name, &self.account)?;
+        let cell = view.plans.get(key, &operation.name, &self.account)?;
         let make = async || {
             let (attrs, account) = (operation.attrs.clone(), self.account.clone());
             let (pool, env) = (env.pool.clone(), env.with_library(component.library.clone()));
@@ -455,6 +502,26 @@ impl Context {
         let done = plan.local.executable.start_call(own_values(&arguments), cx)?.near_caller().await;
         guard.end(&done);
         self.keep_outputs(operation.id, outputs, done?)
+    }
+
+    /// Runs a function that a `RemoteCall` of another task has registered as a part, although it uses resources of
+    /// other tasks: it is cut like a function of a client.
+    async fn run_cut_component(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        env: &Arc<RuntimeEnv>,
+        component: &Component,
+        operation: Operation,
+        arguments: Vec<Argument>,
+        outputs: Option<Vec<i32>>,
+    ) -> Result<Outcome> {
+        let own = FunctionDefLibrary { function: vec![component.definition.clone()], ..Default::default() };
+        let env = env.with_library(Arc::new(component.library.with(&own, &env.registry)?));
+        let id = operation.id;
+        let operation = Operation { id: -1, ..operation };
+        let plan = self.function_plan(view, &env, &operation, &arguments).await?;
+        let done = self.run_function(view, &plan, &env, -1, arguments).await?;
+        self.keep_outputs(id, outputs, done.tensors)
     }
 }
 
@@ -505,23 +572,11 @@ impl Drop for Abort<'_> {
     }
 }
 
-fn component(
-    peer: Arc<RemoteWorker>,
-    part: Part,
-    function: String,
-    sends_only_here: bool,
-) -> Result<(RemotePart, eager::RegisterFunctionOp)> {
-    let Part { device, graph, fetches } = part;
-    let (results, outputs): (Vec<usize>, Vec<Output>) = fetches.into_iter().unzip();
-    let (definition, args) = graph.to_component(&function, &outputs)?;
-    let calls = graph.nodes().iter().any(|node| node.data.class() == OpClass::Call);
-    let library = if calls { graph.library().to_proto() } else { FunctionDefLibrary::default() };
-    let register = eager::RegisterFunctionOp {
-        function_def: Some(definition),
-        is_component_function: true,
-        library: Some(library),
-    };
-    Ok((RemotePart { peer, device, function, args, results, sends_only_here, is_alone: false }, register))
+/// Whether a node calls a function, or may have one called.
+fn names_function(data: &NodeData) -> bool {
+    let has_function =
+        || data.spec().is_some_and(|spec| spec.attrs.iter().any(|attr| attr.kind == AttrKind::Func));
+    data.class() == OpClass::Call || has_function()
 }
 
 /// Whether the tensors of a part that another task runs go to this task only.
@@ -532,6 +587,15 @@ fn sends_only_to(session: &WorkerSession, part: &Part, there: &TaskName) -> bool
     targets.all(|target| {
         target.is_ok_and(|target| session.env_on(&target).is_some() || target.starts_with(&there))
     })
+}
+
+impl Drop for RemotePart {
+    /// Has the other task forget the part. With the context everything ends there, too.
+    fn drop(&mut self) {
+        if !self.context_end.is_cancelled() {
+            self.peer.forget_component(self.context, std::mem::take(&mut self.function));
+        }
+    }
 }
 
 impl RemotePart {

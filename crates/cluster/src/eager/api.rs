@@ -110,6 +110,24 @@ pub enum PackedPart {
     Tensor(Tensor, String),
 }
 
+/// The rest of a function that is a part of another one.
+#[derive(Clone, Debug)]
+pub struct NewComponent {
+    /// The functions that it calls.
+    pub library: FunctionDefLibrary,
+    /// The context that will run it, if its task is Ferroflow's.
+    pub registrar: Option<Registrar>,
+}
+
+/// A context of another task that registers parts of functions here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registrar {
+    /// The task.
+    pub task: String,
+    /// Tells the context from those that the task had before it, or before the task was started again.
+    pub number: u64,
+}
+
 /// One thing to do in a context.
 #[derive(Clone, Debug)]
 pub enum Item {
@@ -139,8 +157,8 @@ pub enum Item {
     RegisterFunction {
         /// The function.
         definition: Box<FunctionDef>,
-        /// For a part of a function, the functions that it calls.
-        component: Option<FunctionDefLibrary>,
+        /// Of a part of a function.
+        component: Option<NewComponent>,
     },
     /// Forget a function.
     RemoveFunction(String),
@@ -189,6 +207,9 @@ pub trait EagerApi: Send + Sync + 'static {
         items: impl Iterator<Item = Result<Item>> + Send,
         on_stream: bool,
     ) -> impl Future<Output = Result<Vec<Outcome>>> + Send;
+
+    /// Forgets parts of functions that the task that registered them will not run any more.
+    fn forget_components(&self, context: u64, functions: &[String]) -> Result<()>;
 
     /// Runs a part of a function that another task has cut; its outputs get these numbers.
     fn run_component(

@@ -16,7 +16,7 @@ const DEVICES: &str = "WaitForAllTasks";
 const DEVICES_WAIT: Duration = Duration::from_secs(3600);
 
 /// The time between looks for tasks that have been lost while others wait for them.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// Marks the status of a barrier.
 const PAYLOAD: &str = "type.googleapis.com/tensorflow.BarrierError";
@@ -178,12 +178,12 @@ impl Coordination {
         cancelled.map_err(|error| marked(error, id, counter))
     }
 
-    /// Waits until all tasks have told their devices; returns the leader's incarnation and the devices of all.
+    /// Waits until all tasks have told their devices; returns the devices of all.
     pub(crate) async fn wait_for_all(
         &self,
         task: &CoordinatedTask,
         devices: DeviceInfo,
-    ) -> Result<(u64, DeviceInfo)> {
+    ) -> Result<DeviceInfo> {
         let share = self.account.charge(VALUE_BYTES + devices.encoded_len())?;
         self.with(|state| {
             state.member(task)?.devices.get_or_insert((devices, share));
@@ -195,7 +195,7 @@ impl Coordination {
             let told = state.tasks.values().filter_map(|member| member.devices.as_ref());
             Ok(told.flat_map(|(devices, _)| devices.device.iter().cloned()).collect())
         })?;
-        Ok((self.incarnation, DeviceInfo { device: all }))
+        Ok(DeviceInfo { device: all })
     }
 
     /// Waits until all of these tasks that live have asked; returns them with their incarnations.

@@ -7,6 +7,7 @@ use super::functions::Functions;
 use super::handles::Handles;
 use super::plans::Plans;
 use super::queue::Queue;
+use crate::random;
 use crate::worker::{StepRendezvous, Worker, WorkerSession, attributes};
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::device::DeviceSpec;
@@ -39,9 +40,10 @@ pub(super) struct Context {
     pub(super) account: Arc<Account>,
     pub(super) handles: Handles,
     pub(super) functions: Functions,
-    pub(super) plans: Plans,
     /// The order of operations, if the client does not wait for each.
     pub(super) queue: Option<Queue>,
+    /// Tells this context from others of the same name on this task when it registers parts of functions elsewhere.
+    pub(super) registrar: u64,
     /// Numbers the edges that cutting functions adds.
     pub(super) next_edge: AtomicU64,
     /// Its place among the tasks that know of each other.
@@ -62,6 +64,9 @@ pub(super) struct View {
     pub(super) devices: Vec<DeviceSpec>,
     /// Incarnations of devices by full name.
     pub(super) incarnations: HashMap<String, u64>,
+    /// Plans of ops and functions. They hold incarnations of devices and functions of tasks that may be others in the
+    /// next view, so that one that is made while the view changes must not outlive it.
+    pub(super) plans: Arc<Plans>,
 }
 
 impl Context {
@@ -73,6 +78,7 @@ impl Context {
         let devices = new.cluster.map_or_else(Vec::new, |cluster| cluster.devices);
         let view = View::new(worker, new.id, new.view, &session, &devices)?;
         let account = Account::new(worker.device().memory().budget().clone());
+        let registrar = random()?;
         let context = Arc::new(Context {
             id: new.id,
             worker: worker.clone(),
@@ -84,7 +90,7 @@ impl Context {
             handles: Handles::new(account.clone()),
             account,
             functions: Functions::default(),
-            plans: Plans::default(),
+            registrar,
             queue: new.is_async.then(Queue::default),
             next_edge: AtomicU64::new(0),
             membership: Mutex::default(),
@@ -135,9 +141,9 @@ impl Context {
         let peers = self.worker.peers_in(&cluster, &own)?;
         let session = Arc::new(self.session.among(peers));
         let view = View::new(&self.worker, self.id, update.view, &session, &devices)?;
-        *self.view.lock().expect(UNPOISONED) = Arc::new(view);
-        // They hold incarnations of devices and functions of tasks that may have restarted.
-        self.plans.clear();
+        self.functions.forget_lost_components(&view.incarnations);
+        let outdated = std::mem::replace(&mut *self.view.lock().expect(UNPOISONED), Arc::new(view));
+        drop(outdated);
         Ok(self.device_attributes())
     }
 
@@ -166,7 +172,8 @@ impl Context {
         self.join(None);
         self.worker.cleanup_steps_of(&self.session);
         self.handles.clear();
-        self.plans.clear();
+        self.view().plans.clear();
+        self.functions.clear_components();
         self.session.envs().iter().for_each(|env| env.resources.clear_all());
     }
 }
@@ -191,7 +198,7 @@ impl View {
             }
         }
         let rendezvous = worker.step(context as i64).rendezvous(session);
-        Ok(View { id, session: session.clone(), rendezvous, devices, incarnations })
+        Ok(View { id, session: session.clone(), rendezvous, devices, incarnations, plans: Arc::default() })
     }
 
     fn renumbered(&self, id: u64) -> View {
@@ -201,6 +208,7 @@ impl View {
             rendezvous: self.rendezvous.clone(),
             devices: self.devices.clone(),
             incarnations: self.incarnations.clone(),
+            plans: self.plans.clone(),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::account::{Account, Share};
 use super::api::ClientCluster;
-use super::barriers::{Barrier, RollCall};
+use super::barriers::{Barrier, LOOK, RollCall};
 use super::context::Context;
 use crate::random;
 use crate::spec::TaskName;
@@ -16,8 +16,8 @@ use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::memory::MemoryBudget;
 use ferroflow_core::{Code, Result, Status, ensure, status};
 use ferroflow_proto::tensorflow::{
-    CoordinatedTask, CoordinatedTaskState, CoordinatedTaskStateInfo, CoordinationServiceConfig, DeviceInfo,
-    KeyValueEntry,
+    CoordinatedTask, CoordinatedTaskState, CoordinatedTaskStateInfo, CoordinationServiceConfig,
+    CoordinationServiceError, DeviceInfo, KeyValueEntry,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Time without a heartbeat after which a task is taken for lost, unless the client says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,6 +35,9 @@ const DEFAULT_REGISTRATION: Duration = Duration::from_secs(3600);
 
 /// Time between tries to reach the leader.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// Growth of the version of the tasks' states when a task registers, as in stock.
+const REGISTRATION: i64 = 2;
 
 /// Memory charged for a value beside its bytes.
 pub(super) const VALUE_BYTES: usize = 256;
@@ -61,6 +64,8 @@ pub(super) struct State {
     generation: u64,
     timeout: Duration,
     allows_restarts: bool,
+    /// Grows with every change of a task's state, by as much as in stock.
+    version: i64,
     pub(super) tasks: BTreeMap<TaskName, Member>,
     values: BTreeMap<String, (Bytes, Share)>,
     pub(super) barriers: BTreeMap<String, Barrier>,
@@ -120,12 +125,13 @@ impl Coordination {
                 ..Member::default()
             });
         }
-        let member = state.tasks.entry(own.clone()).or_default();
-        *member = Member {
-            state: CoordinatedTaskState::TaskstateConnected,
-            incarnation: self.incarnation,
-            ..Member::default()
-        };
+        // As in stock, the leader joins its own cluster only to watch it.
+        if config.enable_health_check {
+            let (connected, incarnation) = (CoordinatedTaskState::TaskstateConnected, self.incarnation);
+            let member = Member { state: connected, incarnation, ..Member::default() };
+            state.tasks.insert(own.clone(), member);
+            state.version += REGISTRATION;
+        }
     }
 
     fn leave(&self) {
@@ -141,9 +147,9 @@ impl Coordination {
     /// Takes a task in; returns the leader's incarnation.
     pub(crate) fn register(&self, task: &CoordinatedTask, incarnation: u64) -> Result<u64> {
         self.with(|state| {
-            let (restarts, timeout, generation) = (state.allows_restarts, state.timeout, state.generation);
+            state.expire();
+            let (restarts, generation) = (state.allows_restarts, state.generation);
             let member = state.member(task)?;
-            member.expire(&named(task), timeout);
             let restarts = restarts || member.generation < generation;
             let connected = member.state == CoordinatedTaskState::TaskstateConnected;
             ensure!(
@@ -152,19 +158,20 @@ impl Coordination {
                 "{} unexpectedly tried to connect with a different incarnation. It has likely restarted.",
                 name(task)
             );
-            let state = CoordinatedTaskState::TaskstateConnected;
-            *member =
-                Member { state, incarnation, generation, heard: Some(Instant::now()), ..Member::default() };
+            let (connected, heard) = (CoordinatedTaskState::TaskstateConnected, Some(Instant::now()));
+            let is_new = member.state != connected || member.incarnation != incarnation;
+            *member = Member { state: connected, incarnation, generation, heard, ..Member::default() };
+            state.version += if is_new { REGISTRATION } else { 0 };
             Ok(self.incarnation)
         })
+        .inspect(|_| self.changed.notify_waiters())
     }
 
     /// Notes that a task lives; returns the leader's incarnation.
     pub(crate) fn heartbeat(&self, task: &CoordinatedTask, incarnation: u64) -> Result<u64> {
         self.with(|state| {
-            let timeout = state.timeout;
+            state.expire();
             let member = state.member(task)?;
-            member.expire(&named(task), timeout);
             if let Some(error) = &member.error {
                 return Err(error.clone());
             }
@@ -188,28 +195,49 @@ impl Coordination {
     /// The states of tasks.
     pub(crate) fn states(&self, tasks: &[CoordinatedTask]) -> Result<Vec<CoordinatedTaskStateInfo>> {
         self.with(|state| {
-            let timeout = state.timeout;
-            let info = |task: &CoordinatedTask| {
-                let member = state.member(task)?;
-                member.expire(&named(task), timeout);
-                let error = member.error.as_ref();
-                Ok(CoordinatedTaskStateInfo {
-                    task: Some(task.clone()),
-                    incarnation: member.incarnation,
-                    state: member.state as i32,
-                    error_code: error.map_or(0, |error| error.code() as i32),
-                    error_message: error.map_or_else(String::new, |error| error.message().to_owned()),
-                    error_payload: None,
-                })
-            };
-            tasks.iter().map(info).collect()
+            state.expire();
+            tasks.iter().map(|task| Ok(state.member(task)?.info(task.clone()))).collect()
         })
+    }
+
+    /// Waits until tasks have other states than in a version, if one is given; returns the states of a job's tasks and
+    /// their version.
+    pub(crate) async fn watch(
+        &self,
+        job: &str,
+        version: Option<i64>,
+    ) -> Result<(Vec<CoordinatedTaskStateInfo>, i64)> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            // From here on, no change is missed.
+            changed.as_mut().enable();
+            let now = self.with(|state| {
+                state.expire();
+                let now = state.version;
+                ensure!(
+                    version.is_none_or(|version| version <= now),
+                    InvalidArgument,
+                    "Version {} of the tasks' states has not been reached, the current one is {now}",
+                    version.unwrap_or_default()
+                );
+                if version == Some(now) {
+                    return Ok(None);
+                }
+                let of_job = state.tasks.iter().filter(|(task, _)| task.job == job);
+                Ok(Some((of_job.map(|(task, member)| member.info(coordinated(task))).collect(), now)))
+            })?;
+            match now {
+                Some(now) => return Ok(now),
+                None => drop(timeout(LOOK, changed).await),
+            }
+        }
     }
 
     /// Notes that a task has failed.
     pub(crate) fn report(&self, task: &CoordinatedTask, error: Status) -> Result<()> {
         self.with(|state| {
             state.member(task)?.fail(error);
+            state.version += 1;
             Ok(())
         })
         .inspect(|()| self.changed.notify_waiters())
@@ -219,7 +247,10 @@ impl Coordination {
     pub(crate) fn disconnect(&self, task: &CoordinatedTask) -> Result<()> {
         self.with(|state| {
             let disconnected = CoordinatedTaskState::TaskstateDisconnected;
-            *state.member(task)? = Member { state: disconnected, ..Member::default() };
+            let member = state.member(task)?;
+            let incarnation = member.incarnation;
+            *member = Member { state: disconnected, incarnation, ..Member::default() };
+            state.version += 1;
             state.leave_barriers(&named(task));
             Ok(())
         })
@@ -322,7 +353,7 @@ impl State {
     /// Takes tasks for lost that have been silent for too long.
     pub(super) fn expire(&mut self) {
         for (task, member) in &mut self.tasks {
-            member.expire(task, self.timeout);
+            self.version += i64::from(member.expire(task, self.timeout));
         }
     }
 }
@@ -332,17 +363,32 @@ impl Member {
         (self.state, self.error) = (CoordinatedTaskState::TaskstateError, Some(error));
     }
 
-    /// Takes the task for lost if it has been silent for too long.
-    fn expire(&mut self, task: &TaskName, timeout: Duration) {
-        if self.state == CoordinatedTaskState::TaskstateConnected
-            && self.heard.is_some_and(|heard| heard.elapsed() > timeout)
-        {
+    fn info(&self, task: CoordinatedTask) -> CoordinatedTaskStateInfo {
+        let error = self.error.as_ref();
+        let source =
+            |_: &Status| CoordinationServiceError { source_task: Some(task.clone()), ..Default::default() };
+        CoordinatedTaskStateInfo {
+            incarnation: self.incarnation,
+            state: self.state as i32,
+            error_code: error.map_or(0, |error| error.code() as i32),
+            error_message: error.map_or_else(String::new, |error| error.message().to_owned()),
+            error_payload: error.map(source),
+            task: Some(task),
+        }
+    }
+
+    /// Takes the task for lost if it has been silent for too long; whether it has.
+    fn expire(&mut self, task: &TaskName, timeout: Duration) -> bool {
+        let is_lost = self.state == CoordinatedTaskState::TaskstateConnected
+            && self.heard.is_some_and(|heard| heard.elapsed() > timeout);
+        if is_lost {
             self.fail(status!(
                 Unavailable,
                 "Task {task} heartbeat timeout. This indicates that the remote task has failed, got preempted, or \
                  crashed unexpectedly."
             ));
         }
+        is_lost
     }
 }
 
@@ -419,6 +465,12 @@ fn millis(length: i64) -> Option<Duration> {
 /// The name of a task in a message.
 pub(super) fn named(task: &CoordinatedTask) -> TaskName {
     TaskName::new(&task.job_name, u32::try_from(task.task_id).unwrap_or(u32::MAX))
+}
+
+/// A task in a message.
+pub(crate) fn coordinated(task: &TaskName) -> CoordinatedTask {
+    let task_id = i32::try_from(task.task).unwrap_or(i32::MAX);
+    CoordinatedTask { job_name: task.job.clone(), task_id, recoverable: false }
 }
 
 fn name(task: &CoordinatedTask) -> String {

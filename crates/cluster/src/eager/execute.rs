@@ -191,7 +191,7 @@ impl Context {
             env = keeper.clone();
         }
         let plan = if is_op {
-            self.op_plan(&env, &operation, &arguments).await?
+            self.op_plan(&view, &env, &operation, &arguments).await?
         } else {
             self.function_plan(&view, &env, &operation, &arguments).await?
         };
@@ -220,6 +220,7 @@ impl Context {
 
     async fn op_plan(
         &self,
+        view: &View,
         env: &Arc<RuntimeEnv>,
         operation: &Operation,
         arguments: &[Argument],
@@ -239,7 +240,7 @@ impl Context {
         }
         let types = types.iter().map(|dtype| dtype.to_wire() as u32);
         let signature = signature(operation, env.device.name(), types);
-        let cell = self.plans.get(signature, &operation.name, &self.account)?;
+        let cell = view.plans.get(signature, &operation.name, &self.account)?;
         match cell.get() {
             Some(plan) => Ok(plan.clone()),
             None => cell.get_or_try_init(async || make().map_err(without_node)).await.cloned(),

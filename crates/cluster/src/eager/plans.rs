@@ -100,6 +100,11 @@ impl Plans {
         Ok(plan)
     }
 
+    /// Number of plans.
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().expect(UNPOISONED).len()
+    }
+
     /// Forgets the plans of one function.
     pub(super) fn forget(&self, name: &str) {
         let forgotten: Vec<_> = {

@@ -1,12 +1,15 @@
 //! Functions that a function of this task has another device run.
 
-use super::api::{Input, Item, Operation};
+use super::across::remote_input;
+use super::api::{HandleName, Input, Item, Operation};
 use super::context::Context;
+use super::handles::KeptValue;
+use crate::random;
 use ferroflow_core::device::DeviceSpec;
-use ferroflow_core::resource::ResourceHandle;
-use ferroflow_core::{BoxFuture, DType, Result, Tensor, bail, ensure, status};
+use ferroflow_core::resource::{HandleShape, ResourceHandle};
+use ferroflow_core::{BoxFuture, DType, Result, Tensor, ensure, status};
 use ferroflow_proto::tensorflow::NameAttrList;
-use ferroflow_proto::tensorflow::eager::{self, operation};
+use ferroflow_proto::tensorflow::eager::{self, RemoteTensorHandle, ResourceDtypeAndShape, operation};
 use ferroflow_runtime::OtherDevices;
 use std::sync::Arc;
 
@@ -48,39 +51,77 @@ impl Context {
             // It belongs to an operation that has its turn already.
             return Ok(self.run_item(Item::Operation(operation), true).await?.tensors);
         }
-        if let Some(keeper) = arguments.iter().find_map(anonymous) {
-            bail!(
-                Unimplemented,
-                "RemoteCall of {name} on {device} with a resource of {keeper} that has no name: call it on {keeper}, or \
-                 without RemoteCall"
-            );
-        }
         let peer = view.session.peers().of_device(&device).ok_or_else(unknown)?;
-        let input = |argument: &Tensor| {
-            let item = operation::input::Item::Tensor(argument.to_proto()?);
-            Ok(operation::Input { item: Some(item) })
+        let mut lent = Vec::new();
+        let mut input = |argument: &Tensor| {
+            let Some(resource) = unnamed(argument) else {
+                let item = operation::input::Item::Tensor(argument.to_proto()?);
+                return Ok(operation::Input { item: Some(item) });
+            };
+            let loan = Loan::new(self, argument)?;
+            let handle = loan.handle(resource);
+            lent.push(loan);
+            Ok(remote_input(&handle))
         };
         let operation = eager::Operation {
             id: -1,
             name,
             attrs: attr,
             device,
-            op_inputs: arguments.iter().map(input).collect::<Result<_>>()?,
+            op_inputs: arguments.iter().map(&mut input).collect::<Result<_>>()?,
             is_function: true,
             ..Default::default()
         };
         let answer = peer.eager().enqueue(self.id, vec![eager::queue_item::Item::Operation(operation)]);
         let answer = self.until_ended(answer).await?.queue_response;
+        drop(lent);
         ensure!(answer.len() == 1, Internal, "one operation has {} answers", answer.len());
         answer[0].tensor.iter().map(Tensor::from_proto).collect()
     }
 }
 
-/// The device of a resource that other tasks cannot find, because it has no name.
-fn anonymous(argument: &Tensor) -> Option<&str> {
+/// A resource of this task that others cannot find, because it has no name.
+fn unnamed(argument: &Tensor) -> Option<&ResourceHandle> {
     if argument.dtype() != DType::Resource {
         return None;
     }
-    let handles = argument.units::<ResourceHandle>().ok()?;
-    handles.iter().find(|handle| handle.container().is_empty()).map(ResourceHandle::device)
+    argument.units::<ResourceHandle>().ok()?.first().filter(|handle| handle.owned_resource().is_some())
+}
+
+/// A value that is kept while another task runs a function that uses it.
+struct Loan<'a> {
+    context: &'a Context,
+    name: HandleName,
+}
+
+impl<'a> Loan<'a> {
+    fn new(context: &'a Context, value: &Tensor) -> Result<Loan<'a>> {
+        // Clients count from 0.
+        let op = (random()? >> 1 | 1 << 62) as i64;
+        let name = HandleName { op, output: 0 };
+        context.handles.keep(name, KeptValue::Tensor(value.clone()), 0)?;
+        Ok(Loan { context, name })
+    }
+
+    fn handle(&self, resource: &ResourceHandle) -> RemoteTensorHandle {
+        let shape = |entry: &HandleShape| ResourceDtypeAndShape {
+            dtype: entry.dtype.to_wire(),
+            shape: Some(entry.shape.to_proto()),
+        };
+        RemoteTensorHandle {
+            op_id: self.name.op,
+            output_num: self.name.output,
+            device: resource.device().to_owned(),
+            op_device: resource.device().to_owned(),
+            dtype: DType::Resource.to_wire(),
+            resource_dtypes_and_shapes: resource.shapes().iter().map(shape).collect(),
+        }
+    }
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        // It is gone if the context has ended.
+        let _ = self.context.handles.release(self.name);
+    }
 }

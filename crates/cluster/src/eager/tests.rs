@@ -1,10 +1,11 @@
 //! Contexts without a client: what they keep, and that nothing of it stays.
 
-use super::Eager;
 use super::api::{
     ClientCluster, ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome,
     PackedPart,
 };
+use super::execute::Argument;
+use super::{Eager, EagerCount};
 use crate::spec::{ClusterSpec, TaskName};
 use crate::{Server, ServerConfig};
 use ferroflow_core::{Code, DType, Result, Tensor};
@@ -112,14 +113,15 @@ async fn contexts_give_back_what_they_hold() {
         };
         let outcome = task.enqueue(7, Item::Operation(called)).await.unwrap();
         assert_eq!(outcome.tensors[0].flat::<f32>().unwrap()[..2], [-1.0, -1.0]);
-        assert_eq!(task.eager.count(), (1, 200));
+        let EagerCount { contexts, values, functions, .. } = task.eager.count();
+        assert_eq!((contexts, values, functions), (1, 200, 1));
         assert!(task.held() > before + 400_000);
     }
     task.enqueue(7, Item::Release(HandleName { op: 3, output: 0 })).await.unwrap();
     task.eager.close_context(7, 1);
-    assert_eq!(task.eager.count(), (1, 199), "a context that was closed with an older view stays");
+    assert_eq!(task.eager.count().values, 199, "a context that was closed with an older view stays");
     task.eager.close_context(7, 2);
-    assert_eq!(task.eager.count(), (0, 0));
+    assert_eq!(task.eager.count(), EagerCount::default());
     let unknown = task.enqueue(7, Item::Nothing).await.unwrap_err();
     assert_eq!(unknown.code(), Code::Aborted);
     assert!(task.held() < before + 100_000, "{} bytes are left of {before}", task.held());
@@ -147,7 +149,7 @@ async fn contexts_end_when_their_clients_fall_silent() {
     tokio::time::sleep(Duration::from_secs(90)).await;
     assert!(task.eager.keep_alive(1).is_ok());
     tokio::time::sleep(Duration::from_secs(90)).await;
-    assert_eq!(task.eager.count().0, 2);
+    assert_eq!(task.eager.count().contexts, 2);
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(task.eager.keep_alive(1).unwrap_err().code(), Code::Aborted);
     assert!(task.eager.keep_alive(2).is_ok());
@@ -282,10 +284,198 @@ async fn nothing_is_left_of_a_client_that_is_gone() {
     while let Some(ended) = waiting.join_next().await {
         assert_eq!(ended.unwrap().unwrap_err().code(), Code::Cancelled);
     }
-    assert_eq!((task.eager.count(), task.eager.running_calls()), ((1, 0), 0));
+    let one = EagerCount { contexts: 1, ..Default::default() };
+    assert_eq!((task.eager.count(), task.eager.running_calls()), (one, 0));
     assert_eq!(task.eager.coordination().get("a/b").unwrap_err().code(), Code::Internal);
     task.eager.close_context(6, 0);
     assert!(task.held() < before + 200_000, "{} bytes are left of {before}", task.held());
+}
+
+/// Two tasks of one client, whose first one can be lost and started again.
+struct Pair {
+    worker: Task,
+    ps: Task,
+    view: u64,
+}
+
+impl Pair {
+    const ID: u64 = 11;
+
+    async fn start() -> Pair {
+        let pair = Pair { worker: Task::start(), ps: Task::start(), view: 0 };
+        for (task, job) in [(&pair.worker, "worker"), (&pair.ps, "ps")] {
+            task.eager.create_context(pair.context(job)).await.unwrap();
+        }
+        pair
+    }
+
+    fn cluster(&self, job: &str) -> ClientCluster {
+        let address = |task: &Task| task._server.target().trim_start_matches("grpc://").to_owned();
+        let mut cluster = ClusterSpec::single(&TaskName::new("worker", 0), &address(&self.worker));
+        cluster.add("ps", 0, &address(&self.ps)).unwrap();
+        let device = |(job, task): (&str, &Task)| DeviceAttributes {
+            name: device_of(job),
+            device_type: "CPU".to_owned(),
+            incarnation: task.eager.worker.device().incarnation(),
+            ..Default::default()
+        };
+        let devices = [("worker", &self.worker), ("ps", &self.ps)].map(device).to_vec();
+        ClientCluster { own: TaskName::new(job, 0), cluster, devices }
+    }
+
+    fn context(&self, job: &str) -> NewContext {
+        NewContext {
+            id: Pair::ID,
+            view: self.view,
+            cluster: Some(self.cluster(job)),
+            is_async: false,
+            coordination: None,
+            part_limit: None,
+            keep_alive: Duration::from_secs(600),
+            clear_existing: false,
+        }
+    }
+
+    fn update(&self, task: &Task, job: &str) {
+        let update = ContextUpdate { id: Pair::ID, view: self.view, cluster: Some(self.cluster(job)) };
+        task.eager.update_context(update).unwrap();
+    }
+
+    /// Another process takes the first task's place.
+    async fn replace_worker(&mut self) {
+        (self.worker, self.view) = (Task::start(), self.view + 1);
+        self.worker.eager.create_context(self.context("worker")).await.unwrap();
+        self.update(&self.ps, "ps");
+    }
+
+    /// Registers a function that has the other task negate its argument.
+    async fn register(&self, name: &str) {
+        let Item::RegisterFunction { mut definition, component } = function(name, "Neg") else {
+            unreachable!("a function is registered")
+        };
+        definition.node_def[0].device = device_of("ps");
+        self.worker.enqueue(Pair::ID, Item::RegisterFunction { definition, component }).await.unwrap();
+    }
+
+    async fn call(&self, name: &str) -> Result<f32> {
+        let outcome = self.worker.enqueue(Pair::ID, Item::Operation(call(name))).await?;
+        Ok(outcome.tensors[0].flat::<f32>()?[0])
+    }
+
+    /// Waits until the other task keeps this number of parts of functions.
+    async fn parts_left(&self, number: usize) {
+        let settled = async {
+            while self.ps.eager.count().parts != number {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let settled = tokio::time::timeout(Duration::from_secs(30), settled).await;
+        settled.unwrap_or_else(|_| panic!("{:?} instead of {number} parts", self.ps.eager.count()));
+    }
+}
+
+fn device_of(job: &str) -> String {
+    format!("/job:{job}/replica:0/task:0/device:CPU:0")
+}
+
+fn call(name: &str) -> Operation {
+    let inputs = vec![Input::Tensor(Tensor::scalar(2.0f32))];
+    Operation { id: -1, name: name.to_owned(), inputs, is_function: true, ..Operation::default() }
+}
+
+#[tokio::test]
+async fn a_task_keeps_no_parts_of_functions_of_tasks_that_were_lost() {
+    let mut pair = Pair::start().await;
+    let mut counts = Vec::new();
+    for _ in 0..5 {
+        for name in ["f", "g", "h"] {
+            pair.register(name).await;
+            assert_eq!(pair.call(name).await.unwrap(), -2.0);
+        }
+        counts.push((pair.ps.eager.count(), pair.ps.eager.worker.census()));
+        pair.replace_worker().await;
+    }
+    assert_eq!(counts[0].0, EagerCount { contexts: 1, values: 0, functions: 0, parts: 3, plans: 3 });
+    assert!(counts.windows(2).all(|pair| pair[0] == pair[1]), "{counts:#?}");
+}
+
+#[tokio::test]
+async fn a_task_keeps_no_parts_of_contexts_that_were_replaced() {
+    let mut pair = Pair::start().await;
+    for _ in 0..3 {
+        pair.register("f").await;
+        assert_eq!(pair.call("f").await.unwrap(), -2.0);
+        assert_eq!(pair.ps.eager.count().parts, 1);
+        pair.view += 1;
+        pair.worker.eager.create_context(pair.context("worker")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn parts_of_functions_end_with_their_functions_and_plans() {
+    let mut pair = Pair::start().await;
+    for name in ["f", "g"] {
+        pair.register(name).await;
+        assert_eq!(pair.call(name).await.unwrap(), -2.0);
+    }
+    pair.parts_left(2).await;
+    pair.worker.enqueue(Pair::ID, Item::RemoveFunction("f".to_owned())).await.unwrap();
+    pair.parts_left(1).await;
+    for _ in 0..3 {
+        // Both plan anew.
+        pair.view += 1;
+        pair.update(&pair.worker, "worker");
+        pair.update(&pair.ps, "ps");
+        assert_eq!(pair.call("g").await.unwrap(), -2.0);
+        pair.parts_left(1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_function_that_is_planned_while_the_cluster_changes_is_planned_anew() {
+    let mut pair = Pair::start().await;
+    pair.register("f").await;
+    let context = pair.worker.eager.context(Pair::ID).unwrap();
+    // A call has looked at the cluster when another worker takes the place of the parameter server.
+    let outdated = context.view();
+    (pair.ps, pair.view) = (Task::start(), 1);
+    pair.ps.eager.create_context(pair.context("ps")).await.unwrap();
+    pair.update(&pair.worker, "worker");
+    let arguments = [Argument::Here(Tensor::scalar(2.0f32))];
+    let planned = context.function_plan(&outdated, context.session.env(), &call("f"), &arguments).await;
+    drop(planned);
+    assert_eq!(pair.call("f").await.unwrap(), -2.0);
+    assert_eq!(context.view().plans.len(), 1);
+    assert_eq!(pair.ps.eager.count().parts, 1, "the part is not on the task that is there now");
+}
+
+#[tokio::test]
+async fn functions_go_on_while_the_cluster_changes() {
+    let mut pair = Pair::start().await;
+    pair.register("f").await;
+    let mut calls: JoinSet<Result<()>> = JoinSet::new();
+    for _ in 0..2 {
+        let worker = pair.worker.eager.clone();
+        calls.spawn(async move {
+            for _ in 0..100 {
+                let items = [Ok(Item::Operation(call("f")))].into_iter();
+                let outcomes = worker.enqueue(Pair::ID, items, false).await?;
+                assert_eq!(outcomes[0].tensors[0].flat::<f32>()?, [-2.0]);
+            }
+            Ok(())
+        });
+    }
+    while !calls.is_empty() {
+        pair.view += 1;
+        pair.update(&pair.ps, "ps");
+        pair.update(&pair.worker, "worker");
+        let _ = tokio::time::timeout(Duration::from_millis(2), async {
+            calls.join_next().await.map(|ended| ended.unwrap().unwrap())
+        })
+        .await;
+    }
+    assert_eq!(pair.call("f").await.unwrap(), -2.0);
+    pair.parts_left(1).await;
 }
 
 /// Futures of calls are polled on I/O threads and moved into their tasks, so they must stay small.

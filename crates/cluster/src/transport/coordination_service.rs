@@ -3,19 +3,18 @@
 use super::grpc::Request;
 use super::rope::Rope;
 use super::server::{Services, unknown_method};
-use crate::eager::Arrival;
-use crate::spec::TaskName;
+use crate::eager::{Arrival, coordinated};
 use ferroflow_core::{Code, Result, Status, bail};
 use ferroflow_proto::tensorflow::{
-    BarrierRequest, BarrierResponse, CancelBarrierRequest, CancelBarrierResponse, CoordinatedTask,
-    DeleteKeyValueRequest, DeleteKeyValueResponse, GetAliveTasksRequest, GetAliveTasksResponse,
-    GetKeyValueDirRequest, GetKeyValueDirResponse, GetKeyValueRequest, GetKeyValueResponse,
-    GetTaskStateRequest, GetTaskStateResponse, HeartbeatRequest, HeartbeatResponse, IncrementKeyValueRequest,
+    BarrierRequest, BarrierResponse, CancelBarrierRequest, CancelBarrierResponse, DeleteKeyValueRequest,
+    DeleteKeyValueResponse, GetAliveTasksRequest, GetAliveTasksResponse, GetKeyValueDirRequest,
+    GetKeyValueDirResponse, GetKeyValueRequest, GetKeyValueResponse, GetTaskStateRequest,
+    GetTaskStateResponse, HeartbeatRequest, HeartbeatResponse, IncrementKeyValueRequest,
     IncrementKeyValueResponse, InsertKeyValueRequest, InsertKeyValueResponse, KeyValueEntry,
     RegisterTaskRequest, RegisterTaskResponse, ReportErrorToServiceRequest, ReportErrorToServiceResponse,
     ReportErrorToTaskRequest, ReportErrorToTaskResponse, ResetTaskRequest, ResetTaskResponse,
     ShutdownTaskRequest, ShutdownTaskResponse, TryGetKeyValueRequest, TryGetKeyValueResponse,
-    WaitForAllTasksRequest, WaitForAllTasksResponse,
+    WaitForAllTasksRequest, WaitForAllTasksResponse, WatchJobStateRequest, WatchJobStateResponse,
 };
 use std::time::Duration;
 
@@ -88,10 +87,9 @@ pub(crate) async fn call(services: &Services, method: &str, mut request: Request
         "WaitForAllTasks" => {
             let WaitForAllTasksRequest { source_task, device_info } = request.decode().await?;
             let devices = device_info.unwrap_or_default();
-            let (leader_incarnation, devices) =
-                service.wait_for_all(&source_task.unwrap_or_default(), devices).await?;
-            let device_info = Some(devices);
-            Rope::from_message(&WaitForAllTasksResponse { leader_incarnation, device_info })
+            let devices = service.wait_for_all(&source_task.unwrap_or_default(), devices).await?;
+            // Without the leader's incarnation, as in stock.
+            Rope::from_message(&WaitForAllTasksResponse { leader_incarnation: 0, device_info: Some(devices) })
         }
         "Barrier" => {
             let BarrierRequest { barrier_id, barrier_timeout_in_ms, tasks, source_task, counter } =
@@ -114,7 +112,8 @@ pub(crate) async fn call(services: &Services, method: &str, mut request: Request
         "GetAliveTasks" => {
             let GetAliveTasksRequest { requesting_task, tasks } = request.decode().await?;
             let alive = service.alive(&requesting_task.unwrap_or_default(), &tasks).await?;
-            let (alive_tasks, incarnations) = alive.into_iter().map(alive_task).unzip();
+            let alive = alive.into_iter().map(|(task, incarnation)| (coordinated(&task), incarnation));
+            let (alive_tasks, incarnations) = alive.unzip();
             Rope::from_message(&GetAliveTasksResponse { alive_tasks, incarnations })
         }
         // As in stock, whose servers tell tasks of errors by themselves.
@@ -132,13 +131,12 @@ pub(crate) async fn call(services: &Services, method: &str, mut request: Request
             Rope::from_message(&ReportErrorToTaskResponse {})
         }
         "WatchJobState" => {
-            bail!(Unimplemented, "{method} of the coordination service is not supported by this server")
+            let WatchJobStateRequest { job_name, version_number } = request.decode().await?;
+            // A negative version stands for none.
+            let version = Some(version_number).filter(|version| *version >= 0);
+            let (task_state, version_number) = service.watch(&job_name, version).await?;
+            Rope::from_message(&WatchJobStateResponse { task_state, version_number })
         }
         _ => return Err(unknown_method()),
     })
-}
-
-fn alive_task((task, incarnation): (TaskName, u64)) -> (CoordinatedTask, u64) {
-    let task_id = i32::try_from(task.task).unwrap_or(i32::MAX);
-    (CoordinatedTask { job_name: task.job, task_id, recoverable: false }, incarnation)
 }

@@ -5,8 +5,8 @@ use super::local;
 use super::rope::Rope;
 use super::server::{Services, unknown_method};
 use crate::eager::api::{
-    ClientCluster, ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome,
-    PackedPart,
+    ClientCluster, ContextUpdate, EagerApi, HandleName, Input, Item, NewComponent, NewContext, Operation,
+    Outcome, PackedPart, Registrar,
 };
 use crate::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{Result, Shape, Tensor, bail};
@@ -87,9 +87,14 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
 }
 
 async fn enqueue(services: &Services, mut request: Request) -> Result<Rope> {
-    let ExtendedEnqueueRequest { context_id, queue, from_task } = request.decode().await?;
+    let ExtendedEnqueueRequest { context_id, queue, from_task, task, registrar, forgotten } =
+        request.decode().await?;
+    if !forgotten.is_empty() {
+        services.eager.forget_components(context_id, &forgotten)?;
+    }
+    let registrar = (!task.is_empty()).then_some(Registrar { task, number: registrar });
     // What a peer asks for belongs to an operation that has its turn already.
-    let queue_response = run_items(services, context_id, queue, from_task).await?;
+    let queue_response = run_items(services, context_id, queue, registrar, from_task).await?;
     if !from_task {
         return Ok(Rope::from_message(&eager::EnqueueResponse { queue_response }));
     }
@@ -102,14 +107,15 @@ async fn run_items(
     services: &Services,
     context: u64,
     queue: Vec<eager::QueueItem>,
+    registrar: Option<Registrar>,
     on_stream: bool,
 ) -> Result<Vec<eager::QueueResponse>> {
-    let items = queue.into_iter().map(|item| read_item(item.item));
+    let items = queue.into_iter().map(|item| read_item(item.item, &registrar));
     let outcomes = services.eager.enqueue(context, items, on_stream).await?;
     outcomes.into_iter().map(write_outcome).collect()
 }
 
-/// An `EnqueueRequest` with Ferroflow's field.
+/// An `EnqueueRequest` with Ferroflow's fields.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ExtendedEnqueueRequest {
     #[prost(fixed64, tag = "1")]
@@ -119,6 +125,15 @@ pub(crate) struct ExtendedEnqueueRequest {
     /// True if the caller is a Ferroflow task, which may take direct connections, and not the client.
     #[prost(bool, tag = "61001")]
     pub(crate) from_task: bool,
+    /// The task that registers parts of functions.
+    #[prost(string, tag = "61002")]
+    pub(crate) task: String,
+    /// Tells its context from those that it had before.
+    #[prost(fixed64, tag = "61003")]
+    pub(crate) registrar: u64,
+    /// Parts of functions that it will not run any more.
+    #[prost(string, repeated, tag = "61004")]
+    pub(crate) forgotten: Vec<String>,
 }
 
 /// An `EnqueueResponse` with Ferroflow's fields, for tasks that ask for them.
@@ -146,7 +161,7 @@ pub(crate) fn streaming_enqueue(
         let answered = async {
             let Some((request, charge)) = requests.next().await? else { return Ok(None) };
             let eager::EnqueueRequest { context_id, queue } = request;
-            let queue_response = run_items(&services, context_id, queue, true).await?;
+            let queue_response = run_items(&services, context_id, queue, None, true).await?;
             let pieces = Rope::from_message(&eager::EnqueueResponse { queue_response }).finish()?;
             drop(charge);
             Ok(Some(pieces))
@@ -202,7 +217,7 @@ fn read_cluster(server: Option<ServerDef>, devices: Vec<DeviceAttributes>) -> Re
     Ok(Some(ClientCluster { own, cluster: ClusterSpec::from_client_def(&cluster)?, devices }))
 }
 
-fn read_item(item: Option<queue_item::Item>) -> Result<Item> {
+fn read_item(item: Option<queue_item::Item>, registrar: &Option<Registrar>) -> Result<Item> {
     Ok(match item {
         None => Item::Nothing,
         Some(queue_item::Item::Operation(operation)) => Item::Operation(read_operation(operation)?),
@@ -220,7 +235,10 @@ fn read_item(item: Option<queue_item::Item>) -> Result<Item> {
         }
         Some(queue_item::Item::RegisterFunction(register)) => Item::RegisterFunction {
             definition: Box::new(register.function_def.unwrap_or_default()),
-            component: register.is_component_function.then(|| register.library.unwrap_or_default()),
+            component: register.is_component_function.then(|| NewComponent {
+                library: register.library.unwrap_or_default(),
+                registrar: registrar.clone(),
+            }),
         },
         Some(queue_item::Item::RemoveFunction(remove)) => Item::RemoveFunction(remove.function_name),
         Some(queue_item::Item::CleanupFunction(cleanup)) => Item::CleanupFunction(cleanup.step_id),

@@ -202,14 +202,17 @@ async fn open_socket(address: &str) -> Result<TcpStream> {
     };
     let stream = match TcpStream::connect(&*addresses).await {
         Ok(stream) => stream,
-        Err(error) => bail!(Unavailable, "failed to connect to {address}: {error}"),
+        // In the words of stock's, by which programs tell that a task is not there.
+        Err(error) => {
+            bail!(Unavailable, "failed to connect to all addresses; last error: {address}: {error}")
+        }
     };
     // The system may assign an unused local port to the very socket that connects to it.
     let own = stream.local_addr().ok();
     ensure!(
         own.is_none() || own != stream.peer_addr().ok(),
         Unavailable,
-        "failed to connect to {address}: nothing listens there"
+        "failed to connect to all addresses; last error: {address}: nothing listens there"
     );
     if let Err(error) = stream.set_nodelay(true).and_then(|()| watch_for_silence(&stream)) {
         tracing::debug!(%address, %error, "A connection keeps its default options.");

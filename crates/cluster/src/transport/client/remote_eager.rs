@@ -2,6 +2,7 @@
 
 use super::channel::Channel;
 use super::method::{Method, methods};
+use crate::eager::api::Registrar;
 use crate::spec::TaskName;
 use crate::transport::eager_service::{ExtendedEnqueueRequest, ExtendedEnqueueResponse};
 use ferroflow_core::{Result, Status};
@@ -36,18 +37,39 @@ impl RemoteEager {
     pub(super) async fn register(
         &self,
         context: u64,
+        registrar: &Registrar,
         function: RegisterFunctionOp,
     ) -> Result<ExtendedEnqueueResponse> {
         let queue = vec![QueueItem { item: Some(Item::RegisterFunction(function)) }];
-        let request = ExtendedEnqueueRequest { context_id: context, queue, from_task: true };
+        let request = ExtendedEnqueueRequest {
+            context_id: context,
+            queue,
+            from_task: true,
+            task: registrar.task.clone(),
+            registrar: registrar.number,
+            forgotten: Vec::new(),
+        };
         self.unary(&self.methods.enqueue, &request, context).await
     }
 
     /// Has these things done, one after the other.
     pub(crate) async fn enqueue(&self, context: u64, items: Vec<Item>) -> Result<EnqueueResponse> {
         let queue = items.into_iter().map(|item| QueueItem { item: Some(item) }).collect();
-        let request = ExtendedEnqueueRequest { context_id: context, queue, from_task: true };
+        let request =
+            ExtendedEnqueueRequest { context_id: context, queue, from_task: true, ..Default::default() };
         self.unary(&self.methods.enqueue, &request, context).await
+    }
+
+    /// Has parts of functions forgotten by a Ferroflow task.
+    pub(super) async fn forget(&self, context: u64, functions: Vec<String>) -> Result<()> {
+        let request = ExtendedEnqueueRequest {
+            context_id: context,
+            from_task: true,
+            forgotten: functions,
+            ..Default::default()
+        };
+        let forgotten = self.unary(&self.methods.enqueue, &request, context).await;
+        forgotten.map(|ExtendedEnqueueResponse { .. }| ())
     }
 
     /// Runs a part of a function.

@@ -13,6 +13,7 @@ use super::peers::Naming;
 use super::remote_coordination::RemoteCoordination;
 use super::remote_eager::RemoteEager;
 use super::when_ready::{ATTEMPT_WAIT, Attempts};
+use crate::eager::api::Registrar;
 use crate::spec::{ClusterSpec, TaskName};
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::DeviceSpec;
@@ -59,6 +60,8 @@ pub(crate) struct RemoteWorker {
     takes_direct_links: AtomicBool,
     /// The name of its local socket, for tasks on the same machine.
     local_name: Mutex<String>,
+    /// Parts of functions that the task is about to be told to forget.
+    forgotten: Mutex<Vec<String>>,
 }
 
 methods! {
@@ -96,6 +99,7 @@ impl RemoteWorker {
             coordination,
             takes_direct_links: AtomicBool::new(false),
             local_name: Mutex::default(),
+            forgotten: Mutex::default(),
         })
     }
 
@@ -341,11 +345,36 @@ impl RemoteWorker {
     }
 
     /// Registers a part of a function at the task, and learns whether it takes direct connections.
-    pub(crate) async fn register_component(&self, context: u64, function: RegisterFunctionOp) -> Result<()> {
-        let registered = self.eager.register(context, function).await?;
+    pub(crate) async fn register_component(
+        &self,
+        context: u64,
+        registrar: &Registrar,
+        function: RegisterFunctionOp,
+    ) -> Result<()> {
+        let registered = self.eager.register(context, registrar, function).await?;
         *self.local_name.lock().unwrap_or_else(PoisonError::into_inner) = registered.local_name;
         self.takes_direct_links.store(registered.takes_direct_links, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Has the task forget a part of a function in the background. Many that come at once make one call. Stock has no
+    /// way to forget one.
+    pub(crate) fn forget_component(self: &Arc<Self>, context: u64, function: String) {
+        if !self.takes_direct_links.load(Ordering::Relaxed) {
+            return;
+        }
+        let is_first = {
+            let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+            forgotten.push(function);
+            forgotten.len() == 1
+        };
+        if is_first {
+            self.spawn_call(context, move |worker| async move {
+                let functions =
+                    std::mem::take(&mut *worker.forgotten.lock().unwrap_or_else(PoisonError::into_inner));
+                worker.eager.forget(context, functions).await
+            });
+        }
     }
 
     /// Runs a part of a function over a direct connection.

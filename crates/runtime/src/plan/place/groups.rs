@@ -318,6 +318,8 @@ fn only_passes_resources(data: &NodeData) -> bool {
         return true;
     }
     data.class() != OpClass::Call
+        // Its function runs now, and only the device of a resource without a name knows that resource.
+        && data.op_name() != "RemoteCall"
         && data.spec().is_some_and(|spec| spec.attrs.iter().any(|attr| attr.kind == AttrKind::Func))
 }
 
