@@ -54,6 +54,7 @@ if resolver.task_type == "evaluator":
         print(f"step {int(step)}: {100 * right:.1f} % of the held-out digits are right", flush=True)
     sys.exit(0)
 
+keras.utils.set_random_seed(1)  # The same weights and the same order of digits in every training.
 strategy = tf.distribute.ParameterServerStrategy(resolver)
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 

@@ -35,6 +35,7 @@ images, labels = rows[:, :64] / 16, rows[:, 64].astype(np.int64)
 held_out = len(rows) * 4 // 5
 
 graph = tf.Graph()
+graph.seed = 1  # The same weights at the start of every training.
 with graph.as_default(), v1.device(v1.train.replica_device_setter(cluster=config["cluster"], worker_device=own)):
     step = v1.train.get_or_create_global_step()
     image = v1.placeholder(tf.float32, [None, 64])

@@ -2,8 +2,9 @@
 
     python oracle/bench/switched.py --python PYTHON [--rounds N]
 
-PYTHON is an interpreter with stock TensorFlow and the package. Both clusters of a row run at the same time and are
-measured in turn; a ratio above 1 means that the switched program is faster.
+PYTHON is an interpreter with stock TensorFlow and the package, such as one into which `pip` has installed both. The
+clusters of a row run at the same time and are measured in turn; a ratio above 1 means that the switched program is faster.
+A busy machine makes the figures meaningless: run it on an idle one, or as root with `chrt --rr 10`.
 """
 
 import argparse
@@ -31,7 +32,7 @@ LABELS = {
 class Cluster:
     """A parameter server and workers, all of them the program."""
 
-    def __init__(self, python, switch, model, workers):
+    def __init__(self, python, switch, model, workers, direct="1"):
         held = [socket.socket() for _ in range(workers + 1)]
         for one in held:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -44,7 +45,7 @@ class Cluster:
         def start(job, task):
             return subprocess.Popen(
                 [python, str(PROGRAM), model, job, str(task), jobs],
-                env={**os.environ, "FERROFLOW": switch, "FERROFLOW_LOG": "warn"},
+                env={**os.environ, "FERROFLOW": switch, "FERROFLOW_DIRECT": direct, "FERROFLOW_LOG": "warn"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -63,7 +64,10 @@ class Cluster:
         for worker in self.tasks[1:]:
             worker.stdin.write(what + "\n")
             worker.stdin.flush()
-        return sum(float(worker.stdout.readline()) for worker in self.tasks[1:])
+        lines = [worker.stdout.readline() for worker in self.tasks[1:]]
+        if not all(lines):
+            raise RuntimeError(f"a worker ended: {[task.poll() for task in self.tasks]}")
+        return sum(map(float, lines))
 
     def stop(self):
         """Ends all tasks."""
@@ -74,10 +78,13 @@ class Cluster:
 
 def measure(python, model, workers, rounds):
     """Samples by what is run and by the servers."""
-    # An empty step is measured with the first model only.
-    kinds = ["train", "nothing"] if (model, workers) == ("mlp", 1) else ["train"]
-    samples = {kind: {"stock": [], "switched": []} for kind in kinds}
     clusters = {"stock": Cluster(python, "0", model, workers), "switched": Cluster(python, "1", model, workers)}
+    kinds = ["train"]
+    # An empty step is measured with the first model only, and so are steps over the loopback interface.
+    if (model, workers) == ("mlp", 1):
+        kinds.append("nothing")
+        clusters["loopback"] = Cluster(python, "1", model, workers, direct="0")
+    samples = {kind: {name: [] for name in clusters} for kind in kinds}
     try:
         for cluster in clusters.values():
             cluster.ready()
@@ -106,15 +113,17 @@ def main():
         if args.only not in model:
             continue
         for kind, samples in measure(args.python, model, workers, args.rounds).items():
-            ratios = [ours / stock for ours, stock in zip(samples["switched"], samples["stock"])]
-            ratio, least = statistics.median(ratios), None if kind == "nothing" else bar
-            verdict = "" if least is None else f"≥ {least}× {'met' if ratio >= least else '**missed**'}"
-            stock, ours = (statistics.median(samples[name]) for name in ("stock", "switched"))
             label = LABELS[kind if kind == "nothing" else model]
             many = "1 worker" if workers == 1 else f"{workers} workers"
-            spread = f"{min(ratios):.2f}–{max(ratios):.2f}"
-            print(f"| {label}, {many} | steps/s | {stock:.0f} | {ours:.0f} | {ratio:.2f}× | {spread} | {verdict} |")
-            sys.stdout.flush()
+            stock = samples.pop("stock")
+            for name, ours in samples.items():
+                ratios = [one / other for one, other in zip(ours, stock)]
+                ratio, least = statistics.median(ratios), bar if (kind, name) == ("train", "switched") else None
+                verdict = "" if least is None else f"≥ {least}× {'met' if ratio >= least else '**missed**'}"
+                how = ", over loopback" if name == "loopback" else ""
+                speeds = f"{statistics.median(stock):.0f} | {statistics.median(ours):.0f} | {ratio:.2f}×"
+                spread = f"{min(ratios):.2f}–{max(ratios):.2f}"
+                print(f"| {label}, {many}{how} | steps/s | {speeds} | {spread} | {verdict} |", flush=True)
 
 
 if __name__ == "__main__":

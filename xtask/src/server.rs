@@ -38,7 +38,7 @@ fn build_binaries(binaries: &[[&str; 2]]) -> Result<PathBuf> {
     for [package, binary] in binaries {
         command.args(["--package", package, "--bin", binary]);
     }
-    if !command.status().context("cargo build")?.success() {
+    if !workspace::without_own_package(&mut command).status().context("cargo build")?.success() {
         bail!("the build failed");
     }
     Ok(workspace::target().join("release"))

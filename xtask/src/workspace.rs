@@ -1,6 +1,7 @@
 //! Where things are in the repository.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The repository's root directory.
 pub(crate) fn root() -> PathBuf {
@@ -16,6 +17,20 @@ pub(crate) fn target() -> PathBuf {
 /// The cargo that runs this program.
 pub(crate) fn cargo() -> PathBuf {
     std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from)
+}
+
+/// Hides from a command the package that cargo runs this program for. Build scripts of dependencies look at these variables
+/// and would run again, with everything that depends on them, whenever the same build is started from a shell.
+pub(crate) fn without_own_package(command: &mut Command) -> &mut Command {
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// Whether a program is on the path.

@@ -77,6 +77,14 @@ impl MasterClient {
         matches!(self.route, Route::InProcess(_))
     }
 
+    /// Returns the handle of a session that has this name in its `SessionMetadata`, if the master lives in this process.
+    pub fn session_named(&self, name: &str) -> Option<String> {
+        match &self.route {
+            Route::InProcess(local) => local.master.session_named(name),
+            Route::Remote(_) => None,
+        }
+    }
+
     /// Runs a call to this master on the calling thread and blocks until it ends. A call that exceeds `limit` is
     /// cancelled, and the error says that `what` did not happen.
     pub fn wait<T>(

@@ -31,7 +31,7 @@ use ferroflow_core::{Result, Status, ensure, status};
 use ferroflow_proto::tensorflow::DeviceAttributes;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -52,6 +52,8 @@ pub struct Eager {
     coordination: Arc<Coordination>,
     /// Calls under way.
     calls: AtomicUsize,
+    /// Calls since the server started.
+    total_calls: AtomicU64,
 }
 
 /// Number of contexts of a task, and of the things that they keep.
@@ -79,6 +81,7 @@ impl Eager {
             created: Notify::new(),
             coordination,
             calls: AtomicUsize::new(0),
+            total_calls: AtomicU64::new(0),
         }))
     }
 
@@ -90,6 +93,16 @@ impl Eager {
     /// Number of calls in flight that run something.
     pub(crate) fn running_calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Number of calls since the server started that ran something.
+    pub(crate) fn total_calls(&self) -> u64 {
+        self.total_calls.load(Ordering::Relaxed)
+    }
+
+    fn call_began(&self) -> CallCount<'_> {
+        self.total_calls.fetch_add(1, Ordering::Relaxed);
+        CallCount::new(&self.calls)
     }
 
     /// Counts the contexts and what they keep.
@@ -233,7 +246,7 @@ impl EagerApi for Eager {
         on_stream: bool,
     ) -> Result<Vec<Outcome>> {
         let context = self.context(context)?;
-        let _call = CallCount::new(&self.calls);
+        let _call = self.call_began();
         let mut outcomes = Vec::with_capacity(items.size_hint().0);
         for item in items {
             outcomes.push(context.run_item(item?, on_stream).await?);
@@ -248,7 +261,7 @@ impl EagerApi for Eager {
 
     async fn run_component(&self, context: u64, operation: Operation, outputs: Vec<i32>) -> Result<Outcome> {
         let context = self.context(context)?;
-        let _call = CallCount::new(&self.calls);
+        let _call = self.call_began();
         context.run_component(operation, Some(outputs)).await
     }
 }

@@ -36,6 +36,7 @@ use members::{Members, SessionCluster};
 use prost::Message;
 use session::MasterSession;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub struct Master {
     reclaim_after: Option<Duration>,
     /// Settings of sessions that do not bring their own.
     session_config: ConfigProto,
+    /// Steps since the server started.
+    total_steps: AtomicU64,
 }
 
 const UNPOISONED: &str = "no panic while sessions are locked";
@@ -75,6 +78,7 @@ impl Master {
             sessions: RwLock::default(),
             reclaim_after,
             session_config,
+            total_steps: AtomicU64::new(0),
         })
     }
 
@@ -88,6 +92,13 @@ impl Master {
         removed.ok_or_else(|| restarted(Code::Aborted, handle))
     }
 
+    /// Returns the handle of the session that its client has given this name.
+    pub(crate) fn session_named(&self, name: &str) -> Option<String> {
+        let sessions = self.sessions.read().expect(UNPOISONED);
+        let named = sessions.iter().find(|(_, session)| session.name() == name);
+        named.map(|(handle, _)| handle.clone())
+    }
+
     /// Returns the number of open sessions.
     pub(crate) fn session_count(&self) -> usize {
         self.sessions.read().expect(UNPOISONED).len()
@@ -96,6 +107,11 @@ impl Master {
     /// Returns the number of running steps.
     pub(crate) fn running_steps(&self) -> usize {
         self.sessions.read().expect(UNPOISONED).values().map(|session| session.steps.count()).sum()
+    }
+
+    /// Returns the number of steps since the server started.
+    pub(crate) fn total_steps(&self) -> u64 {
+        self.total_steps.load(Ordering::Relaxed)
     }
 
     /// Returns the running steps by session handle.
@@ -223,6 +239,7 @@ impl MasterApi for Master {
         self.requests.track(step.request_id, "RunStep (Master)")?;
         self.limit(&mut step.options);
         let session = self.session(&step.session_handle)?;
+        self.total_steps.fetch_add(1, Ordering::Relaxed);
         if !step.partial_run_handle.is_empty() {
             return session.continue_partial_run(step).await;
         }

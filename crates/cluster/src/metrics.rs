@@ -82,7 +82,7 @@ impl Durations {
 /// Writes the metrics of a server in the text format of Prometheus.
 pub(crate) fn render(services: &Services) -> String {
     let Services { master, worker, eager, .. } = services;
-    let (metrics, census, (contexts, values)) = (worker.metrics(), worker.census(), eager.count());
+    let (metrics, census, kept) = (worker.metrics(), worker.census(), eager.count());
     let memory = worker.device().memory().budget();
     let mut text = Text::default();
     let task = worker.task();
@@ -104,8 +104,11 @@ pub(crate) fn render(services: &Services) -> String {
         ("ferroflow_running_calls", "Parts of steps that run here for masters.", worker.running_calls()),
         ("ferroflow_waiting_tensors", "Tensors that were sent and not received yet.", census.parcels),
         ("ferroflow_waiting_receivers", "Receivers of tensors that were not sent yet.", census.receivers),
-        ("ferroflow_eager_contexts", "Contexts of eager clients.", contexts),
-        ("ferroflow_eager_values", "Values that eager clients keep here.", values),
+        ("ferroflow_eager_contexts", "Contexts of eager clients.", kept.contexts),
+        ("ferroflow_eager_values", "Values that eager clients keep here.", kept.values),
+        ("ferroflow_eager_functions", "Functions of eager clients.", kept.functions),
+        ("ferroflow_eager_parts", "Parts of functions that other tasks registered here.", kept.parts),
+        ("ferroflow_eager_plans", "Plans of eager operations and functions.", kept.plans),
         (
             "ferroflow_eager_running_calls",
             "Calls of eager clients that run something.",

@@ -101,6 +101,19 @@ impl ServerConfig {
 /// The interval at which a draining server checks for running steps.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 
+/// A server's work at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Sessions of masters and contexts of eager clients that are open here.
+    pub sessions: usize,
+    /// Steps and eager calls since the server started.
+    pub steps: u64,
+    /// Steps and calls under way.
+    pub running: usize,
+    /// Bytes that tensors hold.
+    pub tensor_bytes: usize,
+}
+
 /// A running server.
 pub struct Server {
     address: SocketAddr,
@@ -191,6 +204,18 @@ impl Server {
     /// Counts what the server holds for masters and peers.
     pub fn census(&self) -> Census {
         self.services.worker.census()
+    }
+
+    /// Returns the server's work so far.
+    pub fn activity(&self) -> Activity {
+        let Services { master, worker, eager, .. } = &*self.services;
+        Activity {
+            sessions: worker.census().sessions + eager.count().contexts,
+            // A step of the master may leave no trace with its worker, or be one of the worker's, too.
+            steps: master.total_steps().max(worker.total_steps()) + eager.total_calls(),
+            running: master.running_steps().max(worker.running_calls()) + eager.running_calls(),
+            tensor_bytes: worker.device().memory().budget().held(),
+        }
     }
 
     /// Returns the tasks whose masters have sessions open here, including this task.

@@ -89,6 +89,7 @@
 mod arithmetic;
 mod graph;
 
+mod client_session;
 pub mod clip;
 pub mod data;
 pub mod device_setter;
@@ -110,6 +111,7 @@ pub mod train;
 pub mod variables;
 mod worker;
 
+pub use client_session::ClientSession;
 pub use device_setter::ReplicaDeviceSetter;
 pub use ferroflow_cluster::logged_wait::LoggedWait;
 pub use ferroflow_cluster::spec::{ClusterSpec, TaskName};

@@ -13,7 +13,7 @@ pub use task_config::TaskConfig;
 use crate::target::Target;
 use chief_watch::Timeouts;
 pub use ferroflow_cluster::Listeners;
-pub use ferroflow_cluster::server::Whereabouts;
+pub use ferroflow_cluster::server::{Activity, Whereabouts};
 use ferroflow_cluster::server::{Server as Task, ServerConfig};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 pub use ferroflow_core::memory::limits::{Limit as MemoryLimit, least as memory_limit};
@@ -128,6 +128,11 @@ impl Server {
     /// Returns the handle by which the server is told new addresses of tasks that were restarted elsewhere.
     pub fn whereabouts(&self) -> Whereabouts {
         self.task.whereabouts()
+    }
+
+    /// Returns the server's work so far: sessions, steps, and the memory of tensors.
+    pub fn activity(&self) -> Activity {
+        self.task.activity()
     }
 
     /// Returns `true` if any master, this task's own or another's, has a session open on this server.

@@ -3,13 +3,18 @@
 use crate::arrays::{GivenTensor, TensorMemory, described};
 use crate::errors::{Error, Result};
 use ferroflow::{Status, Tensor};
+use ferroflow_core::bail;
+use ferroflow_core::tensor::Storage;
 use ferroflow_io::bundle::{BundleReader, BundleWriter};
+use ferroflow_io::events::FlushPolicy;
 use ferroflow_io::table::TableReader;
 use ferroflow_proto::tensorflow::event::What;
 use ferroflow_proto::tensorflow::summary::value::Value;
+use ferroflow_proto::tensorflow::{Event, Summary, TensorProto, summary};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// A checkpoint that is read a tensor at a time.
 #[pyclass(frozen, module = "ferroflow._ferroflow")]
@@ -114,6 +119,96 @@ pub(crate) fn read_events(py: Python<'_>, path: &str) -> Result<Vec<ReadEvent>> 
         read.push((time, step, values));
     }
     Ok(read)
+}
+
+/// A writer of an event file.
+#[pyclass(frozen, module = "ferroflow._ferroflow")]
+pub(crate) struct EventWriter {
+    path: String,
+    /// `None` once the file is closed.
+    writer: Mutex<Option<ferroflow_io::events::EventWriter>>,
+}
+
+/// A summary's value from Python.
+#[derive(FromPyObject)]
+pub(crate) enum GivenSummary {
+    Number(f32),
+    Tensor(GivenTensor),
+}
+
+#[pymethods]
+impl EventWriter {
+    /// Creates an event file in a directory.
+    #[new]
+    fn new(py: Python<'_>, directory: &str, suffix: &str) -> Result<EventWriter> {
+        let policy = FlushPolicy::default();
+        let writer = py.detach(|| ferroflow_io::events::EventWriter::create(directory, suffix, policy))?;
+        let path = writer.path().display().to_string();
+        Ok(EventWriter { path, writer: Mutex::new(Some(writer)) })
+    }
+
+    /// The file's path.
+    #[getter]
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Writes the summaries of a step.
+    fn write(
+        &self,
+        py: Python<'_>,
+        step: i64,
+        wall_time: f64,
+        values: Vec<(String, GivenSummary)>,
+    ) -> Result<()> {
+        py.detach(|| {
+            let mut summary = Summary::default();
+            for (tag, given) in values {
+                let value = match given {
+                    GivenSummary::Number(number) => Value::SimpleValue(number),
+                    GivenSummary::Tensor(tensor) => Value::Tensor(message(&tensor.into_tensor()?)?),
+                };
+                summary.value.push(summary::Value { tag, value: Some(value), ..Default::default() });
+            }
+            let event = Event { wall_time, step, what: Some(What::Summary(summary)), ..Default::default() };
+            self.with(|writer| writer.write(&event))
+        })
+        .map_err(Error::Status)
+    }
+
+    /// Flushes all events to the file.
+    fn flush(&self, py: Python<'_>) -> Result<()> {
+        py.detach(|| self.with(ferroflow_io::events::EventWriter::flush)).map_err(Error::Status)
+    }
+
+    /// Closes the file; closing it again does nothing.
+    fn close(&self, py: Python<'_>) -> Result<()> {
+        py.detach(|| {
+            let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+            writer.map_or(Ok(()), ferroflow_io::events::EventWriter::finish)
+        })
+        .map_err(Error::Status)
+    }
+}
+
+impl EventWriter {
+    fn with(
+        &self,
+        act: impl FnOnce(&mut ferroflow_io::events::EventWriter) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        match &mut *self.writer.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(writer) => act(writer),
+            None => bail!(FailedPrecondition, "the event file {} is closed; open another one", self.path),
+        }
+    }
+}
+
+/// Makes a message that TensorFlow's Python reads, too: it expects strings in a field of their own.
+fn message(tensor: &Tensor) -> Result<TensorProto, Status> {
+    match tensor.storage() {
+        Storage::Strings(texts) => Ok(TensorProto { string_val: texts.to_vec(), ..tensor.header_proto() }),
+        _ => tensor.to_proto(),
+    }
 }
 
 fn to_python(py: Python<'_>, value: Value) -> Result<Py<PyAny>> {

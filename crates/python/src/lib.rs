@@ -4,8 +4,10 @@
 //! Nothing here holds the interpreter's lock while it waits, and waits on the main thread notice signals.
 
 mod arrays;
+mod client_session;
 mod errors;
 mod files;
+mod graphs;
 mod roles;
 mod server;
 mod session;
@@ -39,7 +41,11 @@ mod _ferroflow {
     #[pymodule_export]
     use super::arrays::TensorMemory;
     #[pymodule_export]
-    use super::files::{CheckpointReader, latest_checkpoint, read_events, write_checkpoint};
+    use super::client_session::{ClientSession, find_session};
+    #[pymodule_export]
+    use super::files::{CheckpointReader, EventWriter, latest_checkpoint, read_events, write_checkpoint};
+    #[pymodule_export]
+    use super::graphs::{graph_to_binary, graph_to_text};
     #[pymodule_export]
     use super::roles::{parse_cluster, resolve};
     #[pymodule_export]

@@ -1,7 +1,7 @@
 //! A server inside a Python process.
 
 use crate::errors::{Error, Result};
-use ferroflow::server::BoundServer;
+use ferroflow::server::{Activity, BoundServer};
 use ferroflow::{Status, Target};
 use ferroflow_core::{bail, status};
 use ferroflow_proto::tensorflow::{ClusterDef, ConfigProto, JobDef, ServerDef};
@@ -81,6 +81,17 @@ impl Server {
     #[getter]
     fn target(&self) -> &str {
         &self.target
+    }
+
+    /// The sessions that are open, the steps since the start, the steps under way, and the bytes that tensors hold; `None`
+    /// if the server does not serve.
+    fn activity(&self) -> Result<Option<(usize, u64, usize, usize)>> {
+        self.check_process()?;
+        let State::Running(server) = &*self.shared.lock() else {
+            return Ok(None);
+        };
+        let Activity { sessions, steps, running, tensor_bytes } = server.activity();
+        Ok(Some((sessions, steps, running, tensor_bytes)))
     }
 
     /// Starts to serve. A server that serves already goes on.

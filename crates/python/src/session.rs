@@ -2,11 +2,10 @@
 
 use crate::arrays::{GivenTensor, TensorMemory};
 use crate::errors::{Error, Result};
+use crate::graphs::read_graph;
 use crate::server::Server;
-use ferroflow::proto::{GraphDef, MetaGraphDef};
 use ferroflow::{Graph, RunOptions, SessionOptions, Status, Target, Tensor};
-use ferroflow_core::{bail, status};
-use prost::Message;
+use ferroflow_core::status;
 use pyo3::prelude::*;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -30,7 +29,7 @@ pub(crate) enum GivenTarget<'py> {
 
 #[pymethods]
 impl Session {
-    /// Opens a session with an encoded `GraphDef` or `MetaGraphDef`; an empty target is a session without a server.
+    /// Opens a session with a `GraphDef` or `MetaGraphDef`, binary or as text; an empty target is a session without a server.
     #[new]
     #[pyo3(signature = (target, graph, device_filters, timeout=None))]
     fn new(
@@ -141,25 +140,4 @@ fn interruptible<T: Send + 'static>(
 fn seconds(limit: f64) -> Result<Duration, Status> {
     Duration::try_from_secs_f64(limit)
         .map_err(|error| status!(InvalidArgument, "{limit} is not a number of seconds: {error}"))
-}
-
-/// Reads a `GraphDef`, or the graph of a `MetaGraphDef`. The messages have no mark that tells them apart, but the bytes
-/// of one make no nodes of the other.
-fn read_graph(encoded: &[u8]) -> Result<GraphDef, Status> {
-    let is_graph = |graph: &GraphDef| {
-        !graph.node.is_empty() && graph.node.iter().all(|node| !node.op.is_empty() && !node.name.is_empty())
-    };
-    let meta = MetaGraphDef::decode(encoded).ok().and_then(|meta| meta.graph_def);
-    if let Some(graph) = meta.filter(is_graph) {
-        return Ok(graph);
-    }
-    match GraphDef::decode(encoded) {
-        Ok(graph) if is_graph(&graph) || encoded.is_empty() => Ok(graph),
-        _ if std::str::from_utf8(encoded).is_ok() => bail!(
-            DataLoss,
-            "the graph is text; expected a binary GraphDef or MetaGraphDef, which tf.io.write_graph writes with as_text=False"
-        ),
-        Ok(_) => bail!(DataLoss, "the graph has no nodes; expected a binary GraphDef or MetaGraphDef"),
-        Err(error) => bail!(DataLoss, "expected a binary GraphDef or MetaGraphDef: {error}"),
-    }
 }

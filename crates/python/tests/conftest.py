@@ -37,12 +37,12 @@ def run(*words, **changes):
 class Program:
     """A program that runs beside the test, whose output is read line by line."""
 
-    def __init__(self, *words, **changes):
+    def __init__(self, *words, at=None, **changes):
         words = [sys.executable, "-u", *map(str, words)]
         # Of its own: tracebacks of other threads would stand in the middle of lines.
         self.errors = tempfile.TemporaryFile("a+")
         self.process = subprocess.Popen(
-            words, env=environment(**changes), stdout=subprocess.PIPE, stderr=self.errors, text=True
+            words, cwd=at, env=environment(**changes), stdout=subprocess.PIPE, stderr=self.errors, text=True
         )
         self.deadline = threading.Timer(PATIENCE, self.process.kill)
         self.deadline.start()

@@ -80,14 +80,21 @@ def test_ctrl_c_ends_a_step(start, stock_files):
     assert code == -2 and rest.strip().endswith("KeyboardInterrupt"), rest
 
 
-def test_files_that_are_no_graphs_are_refused(tmp_path, stock_files):
-    for content in (b"\xff\xff\xff", b"text"):
-        with pytest.raises(errors.DataLossError, match="expected a binary GraphDef or MetaGraphDef"):
+def test_files_that_are_no_graphs_are_refused(tmp_path):
+    for content in (b"\xff\xff\xff", b"text", b"node { name: 'a' op: 'Const'", b"graph_def: 7"):
+        with pytest.raises(errors.DataLossError, match=r"expected .*GraphDef"):
             ferroflow.Session(graph=content)
-    with pytest.raises(errors.DataLossError, match="as_text=False"):
-        ferroflow.Session(graph=stock_files / "graph.pbtxt")
     with pytest.raises(FileNotFoundError):
         ferroflow.Session(graph=tmp_path / "absent.pb")
+
+
+def test_graphs_are_text_or_not(stock_files):
+    for name in ("graph.pbtxt", "graph.meta.txt"):
+        with ferroflow.Session(graph=stock_files / name) as session:
+            session.run("init_1")
+            assert session.run("y:0", {"x:0": [[3.0, 4.0]]}).tolist() == [[11.0]], name
+    binary = ferroflow.read_graph(stock_files / "graph.pb")
+    assert ferroflow.read_graph(stock_files / "graph.pbtxt") == binary
 
 
 def test_checkpoints_of_stock_are_dictionaries(stock_files):
@@ -102,15 +109,45 @@ def test_checkpoints_of_stock_are_dictionaries(stock_files):
         ferroflow.Checkpoint(stock_files / "absent")
 
 
-def test_stock_reads_checkpoints_that_are_written(tmp_path):
+def test_stock_reads_files_that_are_written(tmp_path, stock_files):
     prefix = tmp_path / "written"
     tensors = {"a": np.arange(6, dtype=np.int64).reshape(2, 3), "b": [1.5, 2.5], "c": ["x", "yz"], "d": True}
     ferroflow.write_checkpoint(prefix, tensors)
     again = ferroflow.Checkpoint(prefix)
     assert again["a"].tolist() == [[0, 1, 2], [3, 4, 5]] and again["b"].tolist() == [1.5, 2.5]
     assert again["c"].tolist() == [b"x", b"yz"] and bool(again["d"]) is True
-    code, output, told = run(HERE / "programs/read_checkpoint.py", prefix, "a")
-    assert (code, output) == (0, "[[0, 1, 2], [3, 4, 5]] int64\n"), told
+
+    with ferroflow.EventWriter(tmp_path / "logs", suffix=".v2") as writer:
+        writer.write(3, {"loss": 0.5, "rate": np.float32(0.25)}, wall_time=1000.5)
+        writer.write(4, {"weights": np.ones([2, 1]), "note": "ä"}, wall_time=1001)
+    assert writer.path.endswith(".v2")
+    first, second = ferroflow.read_events(writer.path)
+    assert (first.step, first.wall_time, first.values) == (3, 1000.5, {"loss": 0.5, "rate": 0.25})
+    assert second.values["weights"].tolist() == [[1.0], [1.0]]
+    with pytest.raises(errors.FailedPreconditionError, match="is closed; open another one"):
+        writer.write(5, {"loss": 0.5})
+
+    text = tmp_path / "graph.pbtxt"
+    ferroflow.write_graph(stock_files / "graph.pb", text)
+    ferroflow.write_graph(text, tmp_path / "graph.pb", as_text=False)
+    assert (tmp_path / "graph.pb").read_bytes() == ferroflow.read_graph(stock_files / "graph.pb")
+
+    code, output, told = run(HERE / "programs/read_files.py", prefix, writer.path, text)
+    assert code == 0, told
+    nodes = ferroflow.Session(graph=text).operations()
+    assert output.splitlines() == [
+        "a int64 [[0, 1, 2], [3, 4, 5]]",
+        "b float64 [1.5, 2.5]",
+        "c string [b'x', b'yz']",
+        "d bool True",
+        "3 1000.5 loss 0.5",
+        "3 1000.5 rate 0.25",
+        "4 1001.0 weights [[1.0], [1.0]]",
+        "4 1001.0 note b'\\xc3\\xa4'",
+        "y [[11.0]]",
+        "loud [b'\\xc3\\xa4!', b'\\xff!']",
+        f"operations {len(nodes)}",
+    ]
 
 
 def test_events_of_stock_are_read(stock_files):

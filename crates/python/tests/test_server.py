@@ -138,9 +138,12 @@ def test_a_cluster_of_this_process(stock_files):
         assert [cluster.cluster.num_tasks(job) for job in cluster.cluster.jobs] == [2, 3]
         assert len(cluster.targets) == 3 and all(map(is_open, cluster.targets))
         assert "<td>worker:2</td>" in cluster._repr_html_() and "serving" in repr(cluster)
+        assert cluster.servers["worker"][0].activity == (0, 0, 0, 0)
         with ferroflow.Session(cluster.target, stock_files / "graph.pb") as session:
             session.run("init_1")
             assert session.run("y:0", {"x:0": [[3.0, 4.0]]}).tolist() == [[11.0]]
+            work = cluster.servers["worker"][0].activity
+            assert (work.sessions, work.running) == (1, 0) and work.steps >= 2 and work.tensor_bytes > 0
         targets = cluster.targets
     assert not any(map(is_open, targets)) and "stopped" in repr(cluster)
     with pytest.raises(errors.InvalidArgumentError, match="at least one task"):

@@ -87,6 +87,12 @@ impl MasterSession {
         self.graph.read().expect(UNPOISONED).graph.clone()
     }
 
+    /// Returns the name that the client has given the session; empty without one.
+    pub(super) fn name(&self) -> &str {
+        let experimental = self.context.config.experimental.as_ref();
+        experimental.and_then(|config| config.session_metadata.as_ref()).map_or("", |session| &session.name)
+    }
+
     /// Adds nodes and functions. `version` is the graph version that the caller expects, or `None` for the session's
     /// initial graph. Returns the new version.
     pub(super) async fn extend(self: &Arc<Self>, def: GraphDef, version: Option<i64>) -> Result<i64> {

@@ -100,7 +100,13 @@ macro_rules! float_functions {
             }
             #[inline(always)]
             fn pow(self, exponent: $type) -> $type {
-                <$type>::from_math(self.to_math().powf(exponent.to_math()))
+                let (x, exponent) = (self.to_math(), exponent.to_math());
+                // Squares and their derivatives are most of the powers that programs write.
+                <$type>::from_math(match exponent {
+                    1.0 => x,
+                    2.0 => x * x,
+                    _ => x.powf(exponent),
+                })
             }
         }
     )+};

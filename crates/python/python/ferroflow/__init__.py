@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from ferroflow.cluster import ClusterSpec, LocalCluster, Role, local_cluster, resolve
     from ferroflow.demonstration import demo
     from ferroflow.errors import Error
-    from ferroflow.files import Checkpoint, Event, latest_checkpoint, read_events, write_checkpoint
+    from ferroflow.files import (
+        Checkpoint,
+        Event,
+        EventWriter,
+        latest_checkpoint,
+        read_events,
+        read_graph,
+        write_checkpoint,
+        write_graph,
+    )
     from ferroflow.server import Server, ServerDef
     from ferroflow.session import Session
 
@@ -26,6 +35,7 @@ __all__ = [
     "ClusterSpec",
     "Error",
     "Event",
+    "EventWriter",
     "LocalCluster",
     "Role",
     "Server",
@@ -37,15 +47,26 @@ __all__ = [
     "latest_checkpoint",
     "local_cluster",
     "read_events",
+    "read_graph",
     "resolve",
     "write_checkpoint",
+    "write_graph",
 ]
 
 _MODULES = {
     "cluster": ("ClusterSpec", "LocalCluster", "Role", "local_cluster", "resolve"),
     "demonstration": ("demo",),
     "errors": ("Error",),
-    "files": ("Checkpoint", "Event", "latest_checkpoint", "read_events", "write_checkpoint"),
+    "files": (
+        "Checkpoint",
+        "Event",
+        "EventWriter",
+        "latest_checkpoint",
+        "read_events",
+        "read_graph",
+        "write_checkpoint",
+        "write_graph",
+    ),
     "server": ("Server", "ServerDef"),
     "session": ("Session",),
 }

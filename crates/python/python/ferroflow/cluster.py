@@ -12,6 +12,7 @@ from ferroflow import _ferroflow
 from ferroflow.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from ferroflow import notebook
     from ferroflow.server import Server
 
 
@@ -164,6 +165,7 @@ class LocalCluster:
         jobs = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in counts.items() if count}
         self.cluster = ClusterSpec(jobs)
         self.servers: dict[str, list[Server]] = {}
+        self._table: notebook.LiveTable | None = None
         try:
             for job, addresses in jobs.items():
                 for task in range(len(addresses)):
@@ -195,6 +197,9 @@ class LocalCluster:
         self.servers.clear()
 
     def __enter__(self) -> LocalCluster:
+        from ferroflow import notebook
+
+        self._table = notebook.show(self)
         return self
 
     def __exit__(
@@ -203,23 +208,41 @@ class LocalCluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stop()
+        try:
+            self.stop()
+        finally:
+            if self._table is not None:
+                self._table.end()
 
-    def _tasks(self) -> list[tuple[str, str, str]]:
-        rows = []
+    def _tasks(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = []
         for job in self.cluster.jobs:
+            servers = self.servers.get(job, [])
             for task, address in self.cluster.job_tasks(job).items():
-                rows.append((f"{job}:{task}", address, "serving" if self.servers else "stopped"))
+                rows.append((f"{job}:{task}", address, *_shown(servers[task] if task < len(servers) else None)))
         return rows
 
     def __repr__(self) -> str:
-        return "\n".join("{:<12}{:<22}{}".format(*row) for row in self._tasks())
+        return "\n".join("{:<12}{:<22}{:<10}{:>8}{:>12}{:>10}".format(*row) for row in [_HEADINGS, *self._tasks()])
 
     def _repr_html_(self) -> str:
+        headings = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
         rows = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._tasks()
         )
-        return f"<table><tr><th>task</th><th>address</th><th>state</th></tr>{rows}</table>"
+        return f"<table><tr>{headings}</tr>{rows}</table>"
+
+
+_HEADINGS = ("task", "address", "state", "sessions", "steps", "tensors")
+
+
+def _shown(server: Server | None) -> tuple[str, str, str, str]:
+    """The state of a server, and the counts of its work."""
+    work = server.activity if server is not None else None
+    if work is None:
+        return ("stopped", "", "", "")
+    state = "busy" if work.running else "serving"
+    return (state, str(work.sessions), f"{work.steps:,}", f"{work.tensor_bytes / 1e6:.1f} MB")
 
 
 def _free_ports(count: int) -> list[int]:
@@ -239,6 +262,8 @@ def _free_ports(count: int) -> list[int]:
 
 def local_cluster(ps: int = 1, workers: int = 1, chief: bool = False) -> LocalCluster:
     """Brings up a cluster of servers inside this process.
+
+    In a notebook, the context manager shows a table of the tasks that follows their work.
 
     ```python
     with ferroflow.local_cluster(ps=2, workers=3) as cluster:

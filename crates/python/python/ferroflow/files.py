@@ -1,8 +1,10 @@
-"""Checkpoints and event files as dictionaries and lists, without a session."""
+"""Checkpoints, event files and graphs as dictionaries, lists and bytes, without a session."""
 
 from __future__ import annotations
 
 import os
+import time
+from types import TracebackType
 from typing import Any, Iterator, Mapping, Union
 
 from ferroflow import _ferroflow, arrays
@@ -92,3 +94,98 @@ def read_events(path: Path) -> list[Event]:
 
     events = _ferroflow.read_events(os.fspath(path))
     return [Event(time, step, {tag: plain(value) for tag, value in values}) for time, step, values in events]
+
+
+class EventWriter:
+    """A writer of an event file, which TensorBoard and `read_events` read.
+
+    ```python
+    with ferroflow.EventWriter("logs") as writer:
+        writer.write(step, {"loss": 0.5})
+    ```
+
+    Attributes:
+        path: The path of the file.
+    """
+
+    def __init__(self, directory: Path, suffix: str = "") -> None:
+        """Creates an event file.
+
+        Args:
+            directory: The directory of the file, which is created if it is missing.
+            suffix: The end of the file's name.
+        """
+        self._writer = _ferroflow.EventWriter(os.fspath(directory), suffix)
+        self.path = self._writer.path
+
+    def write(self, step: int, values: Mapping[str, Any], wall_time: float | None = None) -> None:
+        """Writes the summaries of one step.
+
+        Args:
+            step: The step.
+            values: Numbers, arrays and strings by their tags. A number is a scalar of TensorBoard's, and everything
+                else a tensor.
+            wall_time: Seconds since 1970; now by default.
+        """
+        now = time.time() if wall_time is None else wall_time
+        self._writer.write(step, now, [(tag, _summary(value)) for tag, value in values.items()])
+
+    def flush(self) -> None:
+        """Writes out what is buffered. Events also reach the file every two minutes, or after ten of them."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._writer.close()
+
+    def __enter__(self) -> EventWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _summary(value: Any) -> float | arrays.GivenTensor:
+    if isinstance(value, (bool, int, float)):
+        return float(value)
+    given = arrays.to_tensor(value)
+    # Scalars of numpy are numbers, too.
+    return given if given[1] or given[0] == "string" else float(value)
+
+
+def read_graph(source: bytes | Path) -> bytes:
+    """Reads the graph of a `GraphDef` or `MetaGraphDef`, binary or text.
+
+    Args:
+        source: The message, or the path of its file.
+
+    Returns:
+        A binary `GraphDef`.
+    """
+    return _ferroflow.read_graph(_content(source))
+
+
+def write_graph(graph: bytes | Path, path: Path, as_text: bool = True) -> None:
+    """Writes a graph to a file, as `tf.io.write_graph` does.
+
+    Args:
+        graph: A `GraphDef` or `MetaGraphDef`, binary or text, or the path of its file.
+        path: The file to write.
+        as_text: Whether to write text.
+    """
+    content = _content(graph)
+    written = _ferroflow.graph_to_text(content).encode() if as_text else _ferroflow.read_graph(content)
+    with open(path, "wb") as file:
+        file.write(written)
+
+
+def _content(source: bytes | Path) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    with open(source, "rb") as file:
+        return file.read()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ferroflow import _ferroflow
 from ferroflow.cluster import ClusterSpec
@@ -27,6 +27,19 @@ class ServerDef:
 
     def __repr__(self) -> str:
         return f"ServerDef(job_name={self.job_name!r}, task_index={self.task_index}, cluster={self.cluster!r})"
+
+
+class Activity(NamedTuple):
+    """The work of a server."""
+
+    #: Sessions that are open, and contexts of programs with a coordinator.
+    sessions: int
+    #: Steps since the server started.
+    steps: int
+    #: Steps under way.
+    running: int
+    #: Bytes that tensors hold.
+    tensor_bytes: int
 
 
 class Server:
@@ -90,6 +103,12 @@ class Server:
     def server_def(self) -> Any:
         """The definition: the message that the server was made of, or a `ServerDef` of this module."""
         return self._server_def
+
+    @property
+    def activity(self) -> Activity | None:
+        """The server's work so far, or None if it does not serve."""
+        told = self._server.activity()
+        return None if told is None else Activity(*told)
 
     @staticmethod
     def create_local_server(config: Any = None, start: bool = True) -> Server:

@@ -33,7 +33,7 @@ class Session:
         Args:
             target: `grpc://host:port`, or a server of this process, which is called without a socket. Without one the
                 session runs in this process and has variables of its own.
-            graph: A binary `GraphDef` or `MetaGraphDef`: its bytes, or the path of a file.
+            graph: A `GraphDef` or `MetaGraphDef`, binary or text: its bytes, or the path of a file.
             device_filters: The devices that the session sees, such as `/job:ps`.
             timeout: The seconds to wait for the tasks of the cluster; two minutes by default.
 

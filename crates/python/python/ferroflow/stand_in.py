@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from ferroflow import _ferroflow
+from ferroflow import _ferroflow, direct
 from ferroflow.errors import Error, UnimplementedError
 
 
@@ -64,6 +64,7 @@ def make_class(server_lib: Any, may_fall_back: bool) -> Any:
                 return
             try:
                 self._ferroflow.start()
+                direct.register(self._ferroflow)
             except Error as error:
                 raise _as_stocks(server_lib, error) from None
 

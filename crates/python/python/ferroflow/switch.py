@@ -2,7 +2,8 @@
 
 TensorFlow defines the class in one module, from which all its public names take it: `tf.distribute.Server`,
 `tf.train.Server`, `tf.compat.v1.train.Server`. An import hook replaces the class when that module has run, before
-any of the names exists. This module imports nothing that is slow, because every Python of a switched program does.
+any of the names exists. Sessions are changed the same way, so that they call a server of their process directly
+(`direct.py`). This module imports nothing that is slow, because every Python of a switched program does.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any, Sequence
 
 VARIABLE = "FERROFLOW"
 
-# In TensorFlow 1.15 the module is known by both names.
-MODULES = ("tensorflow.python.training.server_lib", "tensorflow_core.python.training.server_lib")
+# In TensorFlow 1.15 modules are known by both names.
+PACKAGES = ("tensorflow", "tensorflow_core")
+SERVERS = tuple(package + ".python.training.server_lib" for package in PACKAGES)
+SESSIONS = tuple(package + ".python.client.session" for package in PACKAGES)
 
 _installed = False
 
@@ -45,36 +48,45 @@ def install() -> None:
         return
     _installed = True
     sys.meta_path.insert(0, _Finder())
-    for name in MODULES:
+    for name in SERVERS + SESSIONS:
         module = sys.modules.get(name)
-        if module is not None and hasattr(module, "Server"):
-            _replace(module)
+        if module is not None and (hasattr(module, "Server") or hasattr(module, "BaseSession")):
+            _change(module)
 
 
 class _Finder:
-    """Finds the module as Python would, and has it changed once it has run."""
+    """Finds the modules as Python would, and has them changed once they have run."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name not in MODULES:
+        if name not in SERVERS + SESSIONS:
             return None
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None:
-                _run_then_replace(spec.loader)
+                _run_then_change(spec.loader)
                 return spec
         return None
 
 
-def _run_then_replace(loader: Any) -> None:
+def _run_then_change(loader: Any) -> None:
     run = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
         run(module)
-        _replace(module)
+        _change(module)
 
     loader.exec_module = exec_module
+
+
+def _change(module: Any) -> None:
+    if module.__name__ in SERVERS:
+        _replace(module)
+    else:
+        from ferroflow.direct import install
+
+        install(module)
 
 
 def _forget(module: Any, name: str, value: Any) -> None:

@@ -16,6 +16,8 @@ from tensorflow.python.training.server_lib import Server as private
 if how == "late":
     import ferroflow.tensorflow  # noqa: F401
 
+import sessions
+
 classes = {
     "tf.distribute.Server": tf.distribute.Server,
     "tf.compat.v1.train.Server": tf.compat.v1.train.Server,
@@ -43,3 +45,5 @@ with tf.compat.v1.Session(patient.target, graph=tf.Graph()) as session, session.
         session.run(tf.queue.FIFOQueue(1, [tf.int32]).dequeue())
     except tf.errors.OpError as error:
         print("step", type(error).__name__)
+
+sessions.use(server.target)

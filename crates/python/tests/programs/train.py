@@ -70,3 +70,6 @@ def losses(kind):
 
 for kind in ("async", "sync", "queue"):
     print(kind, json.dumps(losses(kind)), flush=True)
+
+# The parameter server may serve another program after this one.
+v1.Session.reset(server.target)

@@ -28,6 +28,7 @@ with graph.as_default():
     with v1.Session() as session:
         session.run(initialize)
         saver.save(session, str(directory / "model"), global_step=7)
+    v1.train.export_meta_graph(str(directory / "graph.meta.txt"), as_text=True)
 
 v1.io.write_graph(graph, str(directory), "graph.pb", as_text=False)
 v1.io.write_graph(graph, str(directory), "graph.pbtxt", as_text=True)
