@@ -173,7 +173,7 @@ mod tests {
         let sharer: &dyn PortSharer = &Braces(sender);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        for says in [&b"{}\n"[..], direct::GREETING] {
+        for says in [&b"{}\n"[..], direct::GREETING, b"GET / HTTP/1.1\r\n"] {
             let mut caller = TcpStream::connect(address).await.unwrap();
             caller.write_all(says).await.unwrap();
             caller.shutdown().await.unwrap();
@@ -185,6 +185,7 @@ mod tests {
                     assert_eq!(all, says);
                 }
                 Greeted::Direct(_) => assert_eq!(says, direct::GREETING),
+                Greeted::Http1(_) => assert!(says.starts_with(b"GET")),
                 Greeted::Http2(_) => panic!("not HTTP/2"),
             }
         }
