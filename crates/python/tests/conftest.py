@@ -34,6 +34,11 @@ def run(*words, **changes):
     return done.returncode, done.stdout, done.stderr
 
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # Shells start what is to run in the background like that, and programs would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Program:
     """A program that runs beside the test, whose output is read line by line."""
 

@@ -341,14 +341,16 @@ impl Batch {
             );
             if left == 0 {
                 let first = |output: &Tensor| {
-                    let dims = std::iter::once(count as i64).chain(output.shape().dims().iter().skip(1).copied());
+                    let dims =
+                        std::iter::once(count as i64).chain(output.shape().dims().iter().skip(1).copied());
                     rows::slice(device, output, 0, Shape::new(dims)?)
                 };
                 self.ahead.push_back(batch.iter().map(first).collect());
                 continue;
             }
             for row in 0..count {
-                let element: Result<Element> = batch.iter().map(|output| rows::row(device, output, row)).collect();
+                let element: Result<Element> =
+                    batch.iter().map(|output| rows::row(device, output, row)).collect();
                 self.elements.push(element?);
             }
         }

@@ -1,7 +1,7 @@
 //! Datasets that combine the elements of several others.
 
 use crate::data::state::{Restorer, Saver};
-use crate::data::{Dataset, END, Ended, Element, INFINITE, Next, Source, SourceCx, UNKNOWN, kernel};
+use crate::data::{Dataset, END, Element, Ended, INFINITE, Next, Source, SourceCx, UNKNOWN, kernel};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Op, shapes};
 use ferroflow_core::{DType, Result, ensure, kernels, status};

@@ -3,7 +3,9 @@
 use super::map::{is_deterministic, parallel_calls};
 use crate::data::background::Prefetch;
 use crate::data::state::{Restorer, Saver};
-use crate::data::{Caller, Dataset, END, Element, Ended, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar};
+use crate::data::{
+    Caller, Dataset, END, Element, Ended, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar,
+};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Op, shapes};
 use ferroflow_core::{Result, Status, bail, ensure, kernels};

@@ -2,7 +2,7 @@
 
 use crate::data::state::{Restorer, Saver};
 use crate::data::{
-    Dataset, END, Ended, Element, INFINITE, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar,
+    Dataset, END, Element, Ended, INFINITE, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar,
 };
 use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{Op, shapes};
@@ -207,11 +207,7 @@ pub(super) fn save_input(
 }
 
 /// Restores an input, or ends it.
-pub(super) fn restore_input(
-    input: &mut Option<Box<dyn Source>>,
-    from: &Restorer,
-    ended: bool,
-) -> Result<()> {
+pub(super) fn restore_input(input: &mut Option<Box<dyn Source>>, from: &Restorer, ended: bool) -> Result<()> {
     match input {
         _ if ended => *input = None,
         Some(input) => input.restore(from)?,

@@ -1,7 +1,7 @@
 //! Datasets whose elements are computed from, or chosen by, a function of the elements of another.
 
-use crate::data::background::ParallelCalls;
 use super::limit::EMPTY;
+use crate::data::background::ParallelCalls;
 use crate::data::state::{Restorer, Saver};
 use crate::data::{Caller, Dataset, END, Element, Ended, MapStage, Next, Source, SourceCx, UNKNOWN, kernel};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};

@@ -252,7 +252,8 @@ fn init_kernel(_: &Init<'_>) -> Result<Kernel> {
         let limit: i64 = scalar(cx, 2, "max_buffer_size")?;
         check_types(&iterator.types, dataset.types())?;
         check_shapes(&iterator.shapes, dataset.shapes())?;
-        let context = IteratorCx::new(cx.step(), &Arc::default(), &format!("iterator {}", cx.handle(1)?.name()));
+        let context =
+            IteratorCx::new(cx.step(), &Arc::default(), &format!("iterator {}", cx.handle(1)?.name()));
         let deal = Deal {
             source: dataset.open(&context)?,
             shards: (0..iterator.devices).map(|_| VecDeque::new()).collect(),

@@ -3,7 +3,8 @@
 use crate::data::seeds::{SeedGenerator, words};
 use crate::data::state::{Restorer, Saver};
 use crate::data::{
-    Dataset, END, Element, INFINITE, IteratorCx, Next, ShuffleStage, Source, SourceCx, UNKNOWN, kernel, scalar,
+    Dataset, END, Element, INFINITE, IteratorCx, Next, ShuffleStage, Source, SourceCx, UNKNOWN, kernel,
+    scalar,
 };
 use crate::numeric::philox::Words;
 use crate::state::anonymous;
@@ -200,8 +201,7 @@ fn shuffle_kernel(init: &Init<'_>) -> Result<Kernel> {
         if repeats {
             return Ok(dataset);
         }
-        Ok(dataset
-            .with_repeated(move |count, cx| Box::new(Shuffle::new(&again, buffer, count, &seeds, cx))))
+        Ok(dataset.with_repeated(move |count, cx| Box::new(Shuffle::new(&again, buffer, count, &seeds, cx))))
     })
 }
 

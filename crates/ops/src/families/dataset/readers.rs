@@ -177,7 +177,9 @@ fn text_line_kernel(init: &Init<'_>) -> Result<Kernel> {
             let input = files::open(name, compression, buffer, cx)?;
             Ok(Box::new(Lines { input, name: name.to_owned(), place: 0 }))
         });
-        Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(Files::new(&names, &open, cx).named(Some("TextLine"))))))
+        Ok(Dataset::new(spec, UNKNOWN, move |cx| {
+            Ok(Box::new(Files::new(&names, &open, cx).named(Some("TextLine"))))
+        }))
     })
 }
 
@@ -226,8 +228,9 @@ fn fixed_length_kernel(init: &Init<'_>) -> Result<Kernel> {
         let buffer = files::buffer_size(cx, 4, "")?;
         let compression = if compressed { files::compression(cx, 5)? } else { Compression::None };
         let layout = FixedLayout { header: header as u64, record: record as u64, footer: footer as u64 };
-        let open: Arc<OpenRecords> =
-            Arc::new(move |_, name, cx| Ok(Box::new(FixedRecords::open(name, compression, buffer, layout, cx)?)));
+        let open: Arc<OpenRecords> = Arc::new(move |_, name, cx| {
+            Ok(Box::new(FixedRecords::open(name, compression, buffer, layout, cx)?))
+        });
         Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(Files::new(&names, &open, cx)))))
     })
 }
