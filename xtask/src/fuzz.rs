@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut line = String::new();
     BufReader::new(server.stdout.take().context("the output is a pipe")?).read_line(&mut line)?;
     let target = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
-    let mut fuzzing = Command::new(workspace::cargo())
+    let mut fuzzing = workspace::cargo_command()
         .args(["test", "--quiet", "--workspace", "--test", "fuzz", "--"])
         .args(["--nocapture", "a_server_survives_damaged_calls_and_frames"])
         .env("FERROFLOW_FUZZ_TARGET", target)

@@ -62,7 +62,7 @@ fn list() -> PathBuf {
 
 /// Runs cargo and returns its messages.
 fn cargo(selection: &[&str], more: &[&str]) -> Result<Vec<Value>> {
-    let mut command = Command::new(workspace::cargo());
+    let mut command = workspace::cargo_command();
     command.args(selection).args(more).args(["--quiet", "--message-format", "json-render-diagnostics"]);
     let built = command.current_dir(workspace::root()).stderr(Stdio::inherit()).output();
     let built = built.context("cannot start cargo")?;

@@ -3,7 +3,6 @@
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
-use std::process::Command;
 
 const SERVER: [&str; 2] = ["ferroflow-cli", "ferroflow"];
 const TRAINER: [&str; 2] = ["ferroflow-benches", "trainer"];
@@ -32,13 +31,12 @@ fn named() -> Option<PathBuf> {
 
 /// Builds binaries of packages and says which directory has them.
 fn build_binaries(binaries: &[[&str; 2]]) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = workspace::cargo_command();
     command.args(["build", "--quiet", "--release"]).current_dir(workspace::root());
     for [package, binary] in binaries {
         command.args(["--package", package, "--bin", binary]);
     }
-    if !workspace::without_own_package(&mut command).status().context("cargo build")?.success() {
+    if !command.status().context("cargo build")?.success() {
         bail!("the build failed");
     }
     Ok(workspace::target().join("release"))

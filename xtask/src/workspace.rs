@@ -19,6 +19,13 @@ pub(crate) fn cargo() -> PathBuf {
     std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from)
 }
 
+/// Cargo, for builds that share their crates with those of a shell.
+pub(crate) fn cargo_command() -> Command {
+    let mut command = Command::new(cargo());
+    without_own_package(&mut command);
+    command
+}
+
 /// Hides from a command the package that cargo runs this program for. Build scripts of dependencies look at these variables
 /// and would run again, with everything that depends on them, whenever the same build is started from a shell.
 pub(crate) fn without_own_package(command: &mut Command) -> &mut Command {

@@ -129,6 +129,7 @@ impl Step {
             Program::Xtask => std::env::current_exe()?,
         };
         let mut command = Command::new(program);
+        workspace::without_own_package(&mut command);
         command.args(self.arguments).current_dir(workspace::root()).stdin(Stdio::null());
         // A report says where its test failed; the frames above are the test runner's.
         command.env("RUST_BACKTRACE", "0").env("RUST_LIB_BACKTRACE", "0");
