@@ -58,7 +58,7 @@ def holds(task):
     """The numbers that a task tells of itself: steps under way, contexts, values, mebibytes of tensors."""
     before = len(task.log.read_text())
     os.kill(task.pid, signal.SIGUSR1)
-    pattern = r"(\d+) steps under way; .* (\d+) contexts .* (\d+) values; .* hold (\d+) MiB"
+    pattern = r"(\d+) steps under way; .* (\d+) contexts .* (\d+) values, .* hold (\d+) MiB"
     said = lambda: re.search(pattern, task.log.read_text()[before:])
     if not tasks.until(said, program.SECONDS):
         return f"says nothing: {task.tail()}"
