@@ -48,8 +48,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return Ok(());
     };
     let programs = if args.built { programs::built()? } else { programs::build()? };
-    let tests =
-        programs.iter().find(|program| program.target == "main").context("there is no test program")?;
+    let tests = programs
+        .iter()
+        .find(|program| program.target == "main")
+        .context("cargo built no test program that is called main")?;
     let clock = workspace::target().join("check/clock");
     fs::create_dir_all(clock.parent().context("the clock lies in a directory")?)?;
     set(&clock, ERRORS[0])?;

@@ -1,7 +1,10 @@
 //! `ferroflow serve`: one task of a cluster, until it is asked to end.
 
+mod access;
 mod lifetime;
 mod resources;
+
+pub(crate) use access::Access;
 
 use crate::exit::Failure;
 use crate::member::{MeetingArgs, Member};
@@ -13,7 +16,7 @@ use ferroflow::discovery::{PortChoice, Role, Source};
 use ferroflow::server::{ListenConfig, listen};
 use ferroflow::{Server, ServerConfig};
 use lifetime::Lifetime;
-pub(crate) use resources::{Access, Resources};
+pub(crate) use resources::Resources;
 use std::net::{IpAddr, TcpListener};
 use tracing::level_filters::LevelFilter;
 

@@ -36,7 +36,6 @@ use members::{Members, SessionCluster};
 use prost::Message;
 use session::MasterSession;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -57,8 +56,6 @@ pub struct Master {
     reclaim_after: Option<Duration>,
     /// Settings of sessions that do not bring their own.
     session_config: ConfigProto,
-    /// Steps since the server started.
-    total_steps: AtomicU64,
 }
 
 const UNPOISONED: &str = "no panic while sessions are locked";
@@ -78,7 +75,6 @@ impl Master {
             sessions: RwLock::default(),
             reclaim_after,
             session_config,
-            total_steps: AtomicU64::new(0),
         })
     }
 
@@ -107,11 +103,6 @@ impl Master {
     /// Returns the number of running steps.
     pub(crate) fn running_steps(&self) -> usize {
         self.sessions.read().expect(UNPOISONED).values().map(|session| session.steps.count()).sum()
-    }
-
-    /// Returns the number of steps since the server started.
-    pub(crate) fn total_steps(&self) -> u64 {
-        self.total_steps.load(Ordering::Relaxed)
     }
 
     /// Returns the running steps by session handle.
@@ -239,7 +230,6 @@ impl MasterApi for Master {
         self.requests.track(step.request_id, "RunStep (Master)")?;
         self.limit(&mut step.options);
         let session = self.session(&step.session_handle)?;
-        self.total_steps.fetch_add(1, Ordering::Relaxed);
         if !step.partial_run_handle.is_empty() {
             return session.continue_partial_run(step).await;
         }

@@ -55,6 +55,12 @@ impl Durations {
         if well { self.done(began.elapsed()) } else { self.failed() }
     }
 
+    /// Returns the number of pieces of work that have ended.
+    pub(crate) fn total(&self) -> u64 {
+        let counts = self.buckets.iter().chain([&self.failures]);
+        counts.map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     fn write(&self, text: &mut Text, name: &str, what: &str) {
         text.family(
             &format!("{name}_seconds"),

@@ -106,7 +106,7 @@ const DRAIN_POLL: Duration = Duration::from_millis(10);
 pub struct Activity {
     /// Sessions of masters and contexts of eager clients that are open here.
     pub sessions: usize,
-    /// Steps and eager calls since the server started.
+    /// Steps that have ended and eager calls, since the server started.
     pub steps: u64,
     /// Steps and calls under way.
     pub running: usize,
@@ -209,10 +209,11 @@ impl Server {
     /// Returns the server's work so far.
     pub fn activity(&self) -> Activity {
         let Services { master, worker, eager, .. } = &*self.services;
+        let metrics = worker.metrics();
         Activity {
             sessions: worker.census().sessions + eager.count().contexts,
-            // A step of the master may leave no trace with its worker, or be one of the worker's, too.
-            steps: master.total_steps().max(worker.total_steps()) + eager.total_calls(),
+            // A step of the master may have a part that counts here, too.
+            steps: metrics.steps.total().max(metrics.parts.total()) + eager.total_calls(),
             running: master.running_steps().max(worker.running_calls()) + eager.running_calls(),
             tensor_bytes: worker.device().memory().budget().held(),
         }

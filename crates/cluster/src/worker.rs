@@ -328,11 +328,6 @@ impl Worker {
         self.steps.calls()
     }
 
-    /// Returns the number of steps that this worker has taken part in.
-    pub(crate) fn total_steps(&self) -> u64 {
-        self.steps.total()
-    }
-
     fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.devices.iter().map(|each| &each.device)
     }

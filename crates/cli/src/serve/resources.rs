@@ -1,7 +1,8 @@
-//! A task's share of the machine: threads, memory, sessions that clients leave behind, and the users it serves.
+//! A task's share of the machine: threads, memory, and sessions that clients leave behind.
 
+use super::Access;
+use ferroflow::ServerConfig;
 use ferroflow::server::memory_limit;
-use ferroflow::{LocalUsers, ServerConfig};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -32,19 +33,6 @@ pub(crate) struct Resources {
     access: Access,
 }
 
-/// Arguments that say who may connect.
-#[derive(clap::Args, Clone, Copy, Default)]
-#[command(next_help_heading = "Access")]
-pub(crate) struct Access {
-    /// Accept connections of every user of this machine; by default those of other users are refused, but for root's
-    #[arg(long, visible_alias = "allow_local_users", env = "FERROFLOW_ALLOW_LOCAL_USERS")]
-    allow_local_users: bool,
-
-    /// Answer no browsers, probes and scrapers (/metrics, /healthz, /readyz) on the port
-    #[arg(long, visible_alias = "no_http", env = "FERROFLOW_NO_HTTP")]
-    no_http: bool,
-}
-
 impl From<Access> for Resources {
     fn from(access: Access) -> Resources {
         Resources { access, ..Resources::default() }
@@ -65,10 +53,7 @@ impl Resources {
         let connection = self.connection_memory.map(|size| size.bytes("--connection-memory", whole));
         config.connection_memory = connection.transpose()?;
         config.reclaim_sessions = self.reclaim_sessions.map(Duration::from_secs);
-        config.http = !self.access.no_http;
-        if self.access.allow_local_users {
-            config.local_users = LocalUsers::All;
-        }
+        self.access.apply(&mut config);
         Ok(config)
     }
 

@@ -1,5 +1,5 @@
-//! Logs long steps and long waits for tensors and for elements of iterators. The server's steps are inspected every few seconds, so that steps
-//! themselves need not measure time.
+//! Logs long steps and long waits for tensors and for elements of iterators. The server's steps are inspected every few
+//! seconds, so that steps themselves need not measure time.
 
 use super::Master;
 use crate::logged_wait::LoggedWait;

@@ -153,8 +153,6 @@ struct Table {
     steps: HashMap<i64, Arc<WorkerStep>>,
     /// The number of new steps since the last sweep.
     new: usize,
-    /// The number of steps since the server started.
-    total: u64,
 }
 
 impl Table {
@@ -188,7 +186,6 @@ impl Steps {
         let step = Arc::new(WorkerStep::new(id, self.transfers.clone()));
         table.steps.insert(id, step.clone());
         table.new += 1;
-        table.total += 1;
         if table.new >= SWEEP_EVERY {
             drop(table);
             self.sweep();
@@ -242,11 +239,6 @@ impl Steps {
             abandoned
         };
         abandoned.iter().for_each(|step| end(step));
-    }
-
-    /// Returns the number of steps that this worker has taken part in.
-    pub(super) fn total(&self) -> u64 {
-        self.table.lock().expect(UNPOISONED).total
     }
 
     /// Returns the number of calls in progress that run steps here.
